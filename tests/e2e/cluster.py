@@ -5,6 +5,8 @@ The node is a mount namespace with private directories for the files of kubelet 
 /proc/sys are the machine's. The network namespace of a pod has one link without a peer outside.
 """
 
+import calendar
+import contextlib
 import json
 import os
 import signal
@@ -79,6 +81,7 @@ makeIPTablesUtilChains: false
 volumePluginDir: {0}/volumes
 imageGCHighThresholdPercent: 100
 evictionHard: {{memory.available: 100Mi, nodefs.available: "1%", imagefs.available: "1%"}}
+evictionPressureTransitionPeriod: 1s
 syncFrequency: 5s
 """
 CNI = """#!/bin/sh
@@ -224,9 +227,7 @@ class Cluster:
             own.mkdir(exist_ok=True)
             script.append(f"mount --bind {own} {path}")
         for name, value in SYSCTLS.items():
-            shown = node / "sysctl" / name.replace("/", ".")
-            shown.write_text(f"{value}\n")
-            script.append(f"mount --bind {shown} /proc/sys/{name}")
+            (node / "sysctl" / name.replace("/", ".")).write_text(f"{value}\n")
         self.spawn("node", "unshare", "--mount", "--uts", "--propagation=private", "sleep", "infinity")
         until(lambda: os.readlink(f"/proc/{self.processes['node'].pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt"), "a namespace")
         subprocess.run([*self.inside(), "sh", "-ec", "\n".join(script)], check=True)
@@ -243,21 +244,39 @@ class Cluster:
             (node / "cni" / name).write_text(CNI)
             (node / "cni" / name).chmod(0o755)
         (node / "kubelet.yaml").write_text(KUBELET.format(node, CGROUP))
+        (node / "kubelet.conf.d").mkdir()
         path = f"PATH={self.containerd}:{os.environ['PATH']}"  # containerd looks for its shim there
         self.spawn("containerd", "env", path, str(self.containerd / "containerd"), node=True)
         until(lambda: self.ctr("version").returncode == 0, "containerd answers")
         write_image(self.directory / "tools.tar", TOOLS)
         for image in (self.directory / "tools.tar", *self.images):
             self.ctr("images", "import", str(image), check=True)
+        self.start_kubelet()
+
+    def start_kubelet(self) -> None:
+        """Also again, after a change of its files."""
+        node = self.directory / "node"
+        self.end("kubelet")
+        for name in SYSCTLS:
+            subprocess.run([*self.inside(), "mount", "--bind", str(node / "sysctl" / name.replace("/", ".")), f"/proc/sys/{name}"], check=True)
+        began = int(time.time())
         # The kubelet refuses a loopback address as the node's address.
         route = subprocess.run(["ip", "-4", "-oneline", "route", "get", "192.0.2.254"], capture_output=True, text=True).stdout
         address = route.split(" src ")[1].split()[0]
         self.spawn(
-            "kubelet", str(self.programs / "kubelet"), f"--config={node}/kubelet.yaml", "--hostname-override=node1",
-            f"--kubeconfig={self.kubeconfig('system:node:node1')}", f"--node-ip={address}", f"--cert-dir={node}/pki", node=True,
+            "kubelet", str(self.programs / "kubelet"), f"--config={node}/kubelet.yaml", f"--config-dir={node}/kubelet.conf.d",
+            "--hostname-override=node1", f"--kubeconfig={self.kubeconfig('system:node:node1')}", f"--node-ip={address}", f"--cert-dir={node}/pki", node=True,
         )  # fmt: skip
-        until(lambda: "node1" in self.kubectl("get", "nodes", "--output=name", check=False), "the node registers")
-        self.kubectl("wait", "--for=condition=Ready", "node/node1", "--timeout=60s")
+        until(lambda: "node1" in self.kubectl("get", "nodes", "--output=name", check=False), "the node registers", timeout=60)
+        def heartbeat() -> bool:
+            """Of this kubelet: the node stays Ready for a while without one."""
+            renewed = self.kubectl("get", "lease", "node1", "--namespace=kube-node-lease", "--output=jsonpath={.spec.renewTime}", check=False)
+            with contextlib.suppress(ValueError):
+                if calendar.timegm(time.strptime(renewed[:19], "%Y-%m-%dT%H:%M:%S")) >= began:
+                    return "condition met" in self.kubectl("wait", "--for=condition=Ready", "node/node1", "--timeout=60s")
+            return False
+
+        until(heartbeat, "the kubelet is ready", timeout=120)
         # The kubelet has checked its sysctls. The agent needs the real ones.
         for name in SYSCTLS:
             subprocess.run([*self.inside(), "umount", f"/proc/sys/{name}"], check=True)

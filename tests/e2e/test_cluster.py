@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chart and kustomization on a real cluster of one node, from the installation to the removal. Each test needs those before it."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -13,7 +14,7 @@ import time
 import urllib.request
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import pytest
 import yaml
@@ -21,8 +22,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/root"), str(ROOT / "tests/e2e")]
 
-from cluster import CGROUP, TOOLS, Cluster, write_image  # noqa: E402
-from conftest import LOCK, THP, THRESHOLDS, Node, selected, thresholds, until  # noqa: E402
+from cluster import CGROUP, PRIVATE, TOOLS, Cluster, write_image  # noqa: E402
+from conftest import LOCK, SESSION, THP, THRESHOLDS, Node, selected, thresholds, until  # noqa: E402
 from storm import NAMES, table  # noqa: E402
 
 CHART = str(ROOT / "deploy/helm/headroom")
@@ -31,10 +32,26 @@ NAMESPACE = "headroom"
 IN = ("--namespace", NAMESPACE)
 ARCHIVED = "registry.invalid/preloaded:1"
 QUICK = ("--set", "minReadySeconds=0", "--set", "restore.seconds=10")
+Figure = Callable[[str, object], None]  # of the table
 # Headroom could leave files here.
 PLACES = ("/run", "/var/lib", "/etc", "/opt", "/usr/local")
 OUR_PROGRAMS = ("dns_egress", "dns_ingress", "neigh_create", "neigh_release")
 MOVING = re.compile(r"^/(run/(containerd|netns|lock|k3s)|var/lib/(kubelet|cni|containers?|containerd|apt|dpkg|docker)|etc/(cni|mtab))(/|$)")
+
+
+def left_behind() -> set[str]:
+    """Processes of a cluster, mounts, network namespaces, links, cgroups and directories of this machine."""
+    found = {str(path) for path in (*map(Path, PRIVATE), *Path("/run/netns").glob("*")) if path.exists()}
+    found |= {str(path) for where in (CGROUP, f"*/{CGROUP}") for path in Path("/sys/fs/cgroup").glob(where)}
+    found |= {f"mount {line.split()[1]}" for line in Path("/proc/self/mounts").read_text().splitlines()}
+    links = subprocess.run(["ip", "-oneline", "link"], capture_output=True, text=True, check=True).stdout
+    found |= {f"link {line.split()[1]}" for line in links.splitlines()}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            ours = f"ROOT_TESTS_SESSION={SESSION}".encode() in (process / "environ").read_bytes() or CGROUP in (process / "cgroup").read_text()
+            if ours and int(process.name) != os.getpid():
+                found.add(f"process {process.name} {(process / 'comm').read_text().strip()}")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +61,14 @@ def machine() -> Iterator[Node]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         records = [Path("/run/headroom"), Path("/var/lib/headroom")]
         assert not any(path.exists() for path in records), "an agent was here: headroom restore --purge"
-        before = Node()
+        before, had = Node(), left_behind()
         Node.prepare()
         yield Node(before.paths)
         before.restore()
         for path in records:
             shutil.rmtree(path, ignore_errors=True)
+        now = left_behind()
+        assert now - had == set(), "this is left behind"
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +122,21 @@ def gone(cluster: Cluster) -> bool:
 
 def pod(cluster: Cluster) -> str:
     return cluster.kubectl(*IN, "get", "pods", "--output=name", "--selector=app.kubernetes.io/name=headroom").strip()
+
+
+def agent_pid() -> int:
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if CGROUP in (process / "cgroup").read_text() and (process / "cmdline").read_bytes().startswith(b"/usr/bin/headroom\0agent"):
+                return int(process.name)
+    raise AssertionError("no agent runs")
+
+
+def last_end(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    """How the container of the newest agent ended."""
+    pods = json.loads(cluster.kubectl("--namespace", namespace, "get", "pods", "--output=json", "--selector=app.kubernetes.io/name=headroom"))["items"]
+    states = [pod["status"].get("containerStatuses", [{}])[0] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    return next((end for state in states for which in ("lastState", "state") if (end := state.get(which, {}).get("terminated"))), {})
 
 
 def refusals() -> int:
@@ -185,15 +219,15 @@ def assert_nothing_left(cluster: Cluster, machine: Node, before: dict[str, Any])
         assert now[what] == had, what
 
 
-def test_the_chart_makes_the_node_ready_and_sets_it(cluster: Cluster, before: dict[str, Any]) -> None:
+def test_the_chart_makes_the_node_ready_and_sets_it(cluster: Cluster, before: dict[str, Any], record_property: Figure) -> None:
     began = time.monotonic()
     install(cluster)
-    print(f"\ninstalled and Ready in {time.monotonic() - began:.1f} s")
+    record_property("installed and Ready after", f"{time.monotonic() - began:.1f} s")
     found = json.loads(cluster.kubectl(*IN, "get", pod(cluster), "--output=json"))["status"]
     at = [found["containerStatuses"][0]["state"]["running"]["startedAt"]]
     at += [each["lastTransitionTime"] for each in found["conditions"] if each["type"] == "Ready"]
     started, ready = (datetime.fromisoformat(each.replace("Z", "+00:00")) for each in at)
-    print(f"the container is Ready after {(ready - started).seconds} s")
+    record_property("the container is Ready after", f"{(ready - started).seconds} s")
     assert (ready - started).seconds < 25, "not by the period of the readiness probe"
     assert_enforced(cluster)
     found = status(cluster)
@@ -202,9 +236,12 @@ def test_the_chart_makes_the_node_ready_and_sets_it(cluster: Cluster, before: di
     assert condition(cluster, "AgentDegraded")["status"] == "False"
     assert condition(cluster, "SettingFailed")["status"] == "False"
     # This is the peak of the whole pod, including the containerd that checked the new configuration.
-    [peak] = Path("/sys/fs/cgroup").glob(f"memory/{CGROUP}/**/burstable/*/memory.max_usage_in_bytes")
-    print(f"memory: {int(peak.read_text()) >> 20} MiB at most")
-    assert int(peak.read_text()) < 96 << 20, "far from the limit"
+    tops = (f"memory/{CGROUP}/**/burstable/*/memory.max_usage_in_bytes", f"{CGROUP}/**/burstable/*/memory.peak")
+    peaks = [int(path.read_text()) >> 20 for top in tops for path in Path("/sys/fs/cgroup").glob(top)]
+    own = {name: int(value) >> 10 for name, value in re.findall(r"^(VmHWM|VmRSS):\s+(\d+) kB", Path(f"/proc/{agent_pid()}/status").read_text(), re.M)}
+    record_property("memory at the start", f"the pod's cgroup {max(peaks, default=0)} MiB, the agent {own['VmHWM']} MiB; resident now {own['VmRSS']} MiB")
+    assert all(peak < 96 for peak in peaks), "far from the limit"
+    assert own["VmHWM"] < 40
     manifest = json.loads(cluster.kubectl(*IN, "get", pod(cluster), "--output=json"))["spec"]
     assert "privileged" not in manifest["containers"][0]["securityContext"]
     assert not any("token" in volume["name"] for volume in manifest["volumes"])
@@ -270,28 +307,39 @@ def test_a_pod_with_a_faulty_configuration_is_not_ready_and_says_why(cluster: Cl
     assert thresholds()[2] == 110000
 
 
-def start_load(cluster: Cluster, entries: int, rate: int) -> None:
+def start_load(cluster: Cluster, kind: str, *numbers: int, name: str = "load", user: int = 0) -> None:
+    """A pod of load.py."""
     spec = {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "load", "namespace": "default"},
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
         "spec": {
             "automountServiceAccountToken": False,
             "dnsPolicy": "Default",
             "terminationGracePeriodSeconds": 0,
             "containers": [{
                 "name": "load", "image": TOOLS, "imagePullPolicy": "Never",
-                "command": ["/bin/busybox", "chroot", "/host", "/usr/bin/python3", str(ROOT / "tests/e2e/load.py"), str(entries), str(rate)],
+                "command": [
+                    "/bin/busybox", "chroot", "/host", "/usr/bin/setpriv", f"--reuid={user}",
+                    "/usr/bin/python3", str(ROOT / "tests/e2e/load.py"), kind, *map(str, numbers),
+                ],
                 "volumeMounts": [{"name": "host", "mountPath": "/host", "readOnly": True}],
             }],
             "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
         },
     }  # fmt: skip
     cluster.kubectl("apply", "--filename=-", stdin=json.dumps(spec))
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/load", "--timeout=30s")
+    cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
+
+
+def agent_log(cluster: Cluster) -> list[tuple[float, str]]:
+    """The agent's lines, with the times at which the runtime got them."""
+    lines = cluster.kubectl(*IN, "logs", "--timestamps", pod(cluster)).splitlines()
+    split = [line.split(" ", 1) for line in lines if re.match(r"\d{4}-.*Z ", line)]
+    return [(datetime.fromisoformat(re.sub(r"(\.\d{6})\d*Z", r"\1+00:00", at)).timestamp(), text) for at, text in split]
 
 
 def test_an_upgrade_under_load_loses_nothing_and_names_the_busy_pod(cluster: Cluster) -> None:
     refused, original, hits = refusals(), setting(cluster, THRESHOLDS[2])["original"], neighbor_hits(cluster)
-    start_load(cluster, 40000, 1000)
+    start_load(cluster, "dns", 40000, 1000)
     try:
         for command in ("neighbor", "dns"):
             top = ("exec", "ds/headroom", "--", "headroom", "top", command)
@@ -311,6 +359,55 @@ def test_an_upgrade_under_load_loses_nothing_and_names_the_busy_pod(cluster: Clu
         until(lambda: "default/load" in cluster.kubectl(*IN, *top), "the new agent names the pod")
     finally:
         cluster.kubectl("delete", "pod", "load", "--now")
+
+
+# A limit of one process, of a user and of the node. The routes of the pod's network are on-link.
+LIMITS = {"files": ("files/process",), "inotify": ("inotify/instances",), "neighbor": ("neighbor/ipv4", 3000, 1000)}
+NAMED_WITHIN = 3.0
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_a_pod_that_reaches_a_limit_is_named_at_once_and_keeps_its_name(cluster: Cluster, kind: str, record_property: Figure) -> None:
+    slug, *numbers = LIMITS[kind]
+    name = f"busy-{kind}"
+    if kind == "neighbor":
+        cluster.helm("uninstall", "headroom", *IN)  # the small table is back
+        until(lambda: gone(cluster), "no pod is left")
+        install(cluster, "--set", "config.neighbor.mode=observe")
+
+    def lines(*words: str) -> list[tuple[float, str]]:
+        return [line for line in agent_log(cluster) if all(word in line[1] for word in (slug, *words))]
+
+    before = len(lines())
+    try:
+        start_load(cluster, kind, *numbers, name=name, user=4242)
+        named = until(lambda: lines(f"default/{name}"), lambda: f"{slug} names the pod: {cluster.kubectl('logs', name)} {lines()}", 0.5, 240)[0]
+        first = lines()[before]
+        record_property("named after the first finding", f"{named[0] - first[0]:.2f} s")
+        assert named[0] - first[0] <= NAMED_WITHIN, (first, named)
+    finally:
+        cluster.kubectl("delete", "pod", name, "--now", "--ignore-not-found")
+    until(lambda: name not in cluster.ctr("containers", "ls").stdout and name not in cluster.kubectl("get", "pods"), "the pod is gone")
+    time.sleep(5)  # the runtimes are asked again meanwhile
+    for finding in status(cluster)["findings"]:
+        if finding["slug"] == slug:
+            assert finding["who"][0]["workload"]["text"] == f"pod default/{name}", finding
+    # After a restart too.
+    cluster.kubectl(*IN, "rollout", "restart", "ds/headroom")
+    rolled_out(cluster)
+    listed = cluster.kubectl(*IN, "exec", "ds/headroom", "--", "headroom", "incidents")
+    assert re.search(rf"{slug}.*\n?.*default/{name}", listed), listed
+
+
+def test_an_agent_with_too_little_memory_says_so_in_the_last_message_of_its_container(cluster: Cluster) -> None:
+    little = "resources.requests.memory=16Mi,resources.limits.memory=20Mi"
+    cluster.helm("upgrade", "--install", "headroom", CHART, *IN, *QUICK, "--set", little)
+
+    ended = until(lambda: last_end(cluster, NAMESPACE), "the kernel kills it", 0.5)
+    print(f"\n{ended}")
+    assert ended["reason"] == "OOMKilled" and "memory-limit-low" in ended["message"], ended
+    assert "memory limit is 20.0 MiB" in cluster.kubectl(*IN, "describe", "pods")
+    install(cluster)
 
 
 CAPABILITIES = {
@@ -409,6 +506,102 @@ def test_an_archive_on_the_nodes_disk_is_an_image_before_the_pod_that_needs_it(c
         until(lambda: is_pinned(cluster, ARCHIVED), "the label")
         until(lambda: any(i["name"] == ARCHIVED and i["pinned"] for i in status(cluster)["images"]), "as the CRI says")
     assert "headroom-preload" not in cluster.ctr("images", "ls", "--quiet").stdout, "only the wanted names"
+
+
+def test_the_kubelets_drop_ins_are_seen_and_its_garbage_collection_spares_pins(cluster: Cluster) -> None:
+    """A kubelet whose disk is too full for it collects within seconds."""
+    unpinned = "registry.invalid/unpinned:1"
+    write_image(cluster.directory / "unpinned.tar", unpinned, 1000)
+    cluster.ctr("images", "import", str(cluster.directory / "unpinned.tar"), check=True)
+    important = json.dumps({"spec": {"priorityClassName": "system-node-critical"}})  # is not evicted, and its image stays
+    cluster.kubectl("run", "tools", f"--image={TOOLS}", "--image-pull-policy=Never", "--overrides", important)
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/tools", "--timeout=60s")
+    drop_in = cluster.directory / "node/kubelet.conf.d/50-collect.conf"
+    drop_in.write_text(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+        'evictionHard: {imagefs.available: "99%"}\nimageMinimumGCAge: 1s\nserializeImagePulls: false\nmaxParallelImagePulls: 3\n'
+    )
+    try:
+        cluster.start_kubelet()
+        until(lambda: unpinned not in cluster.ctr("images", "ls", "--quiet").stdout, "images are collected", 0.5, 120)
+
+        def seen() -> bool:
+            kubelet = status(cluster)["kubelet"]
+            values = kubelet.get("values", {})
+            return kubelet["config_dir"] == str(drop_in.parent) and values["maxParallelImagePulls"]["value"] == "3" and str(drop_in) in str(values)
+
+        until(seen, lambda: f"the agent reads the drop-in: {status(cluster)['kubelet']}", 0.5)
+        if cluster.generation != "1":  # Debian's 1.6.20 ignores pins
+            assert ARCHIVED in cluster.ctr("images", "ls", "--quiet").stdout
+            assert is_pinned(cluster, ARCHIVED)
+    finally:
+        drop_in.unlink()
+        cluster.start_kubelet()
+        cluster.kubectl("delete", "pod", "tools", "--now")
+
+
+def test_a_canary_of_another_release_takes_over_its_node_and_gives_it_back(cluster: Cluster) -> None:
+    image = next(name for name in cluster.ctr("images", "ls", "--quiet").stdout.split() if name.startswith("docker.io/library/headroom:"))
+    cluster.ctr("images", "tag", image, "docker.io/library/headroom:canary", check=True)
+    canary = "profiles[0].name=canary,profiles[0].nodeSelector.canary=yes,profiles[0].image.tag=canary"
+    install(cluster, "--set", canary)
+    original, lowest = setting(cluster, THRESHOLDS[2])["original"], []
+    for label, name, tag in (("canary=yes", "headroom-canary", "canary"), ("canary-", "headroom", "0.1.0")):
+        cluster.kubectl("label", "node", "node1", label)
+
+        def ready() -> bool:
+            lowest.append(thresholds()[2])
+            found = json.loads(cluster.kubectl(*IN, "get", "pods", "--output=json", "--selector=app.kubernetes.io/name=headroom"))["items"]
+            return len(found) == 1 and found[0]["metadata"]["name"].startswith(f"{name}-") and "ready: true" in cluster.kubectl(
+                *IN, "get", "pods", "--output=yaml", f"--selector=app.kubernetes.io/component={name}"
+            )
+
+        until(ready, f"{name} alone is ready", timeout=120)
+        [container] = json.loads(cluster.kubectl(*IN, "get", pod(cluster), "--output=json"))["spec"]["containers"]
+        assert container["image"] == f"headroom:{tag}"
+        now = json.loads(cluster.kubectl(*IN, "exec", pod(cluster), "--", "headroom", "status", "--json"))
+        assert next(s for s in now["settings"] if s["name"] == THRESHOLDS[2])["original"] == original
+    assert min(lowest) == 100000, "the values stay"
+    install(cluster)
+
+
+def test_a_second_release_on_a_node_names_the_first_and_restores_nothing(cluster: Cluster) -> None:
+    other = ("--namespace", "other")
+    cluster.kubectl("create", "namespace", "other")
+    try:
+        cluster.helm("install", "other", CHART, *other, *QUICK, "--set", "config.http.listen=127.0.0.1:19812")
+        ended = until(lambda: last_end(cluster, "other"), "it ends", 0.5, 120)
+        assert "the lock is held by agent" in ended["message"], ended
+        assert condition(cluster, "AgentDegraded")["status"] == "False"
+        print("\n" + cluster.helm("uninstall", "other", *other, check=False))
+        assert_enforced(cluster)
+    finally:
+        cluster.helm("uninstall", "other", *other, "--no-hooks", "--ignore-not-found")
+        cluster.kubectl("delete", "namespace", "other", "--wait=false")
+
+
+def test_a_drained_node_keeps_its_agent_and_its_values(cluster: Cluster) -> None:
+    start_load(cluster, "files", name="bystander")
+    running = pod(cluster)
+    try:
+        cluster.kubectl("drain", "node1", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=90s")
+        assert "bystander" not in cluster.kubectl("get", "pods")
+        assert pod(cluster) == running and condition(cluster, "AgentDegraded")["status"] == "False"
+        cluster.kubectl(*IN, "rollout", "restart", "ds/headroom")
+        rolled_out(cluster)
+        assert pod(cluster) != running
+        assert_enforced(cluster)
+    finally:
+        cluster.kubectl("uncordon", "node1")
+        cluster.kubectl("delete", "pod", "bystander", "--now", "--ignore-not-found")
+
+
+def test_apparmor_of_the_runtime_takes_nothing_from_the_agent(cluster: Cluster) -> None:
+    enabled = Path("/sys/module/apparmor/parameters/enabled")
+    if not enabled.exists() or enabled.read_text().strip() != "Y":
+        pytest.skip("this machine's kernel has no AppArmor, or it is off")
+    assert "(enforce)" in Path(f"/proc/{agent_pid()}/attr/current").read_text()
+    assert {t["state"] for t in status(cluster)["tuners"]} == {"active"}
 
 
 def test_an_uninstalled_chart_leaves_nothing_and_a_new_one_enforces(
