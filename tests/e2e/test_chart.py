@@ -303,6 +303,11 @@ def test_a_profile_overrides_with_empty_values_and_other_kinds_too() -> None:
         assert container["ports"][0]["containerPort"] == 19810
 
 
+def test_no_profiles_may_be_null() -> None:
+    """As after `helm upgrade --set profiles=null`, which takes away those of earlier values."""
+    assert render({"profiles": None}) == render({})
+
+
 def test_a_change_of_a_configuration_replaces_the_pods_of_its_profile_only() -> None:
     before, after, again = (
         {name: each["spec"]["template"] for name, each in agents(render({"profiles": [{**PROFILE, "config": config}]})).items()}

@@ -39,7 +39,7 @@ root with the values of that profile, the name of its objects, and the terms of 
 {{- $names := list "restore" "check-config" }}
 {{- /* The terms are alternatives. They select the nodes that no earlier profile has. */}}
 {{- $terms := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $root.Values.affinity }}
-{{- range $profile := append $root.Values.profiles dict }}
+{{- range $profile := append ($root.Values.profiles | default list) dict }}
 {{- if has $profile.name $names }}
 {{- fail (printf "profiles: the name %s is taken: give each profile its own name, other than restore and check-config" $profile.name) }}
 {{- end }}
