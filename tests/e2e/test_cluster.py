@@ -412,8 +412,8 @@ def test_an_agent_with_too_little_memory_says_so_in_the_last_message_of_its_cont
 
 CAPABILITIES = {
     "NET_ADMIN": ("dns",),
-    "BPF": ("neighbor", "dns"),
-    "PERFMON": ("neighbor", "dns"),
+    "BPF": ("neighbor", "dns", "limits", "storage"),
+    "PERFMON": ("neighbor", "dns", "limits", "storage"),
     "SYS_NICE": (),
     "SYS_CHROOT": ("runtime",),
 }
