@@ -411,9 +411,15 @@ static int set_toml(const struct editor *editor, const struct runtime_driver *dr
 	return first < 0 ? first : -EINVAL;
 }
 
+/* A list is not judged as a whole, and null is no value. */
+static bool is_scalar(const char *literal)
+{
+	return literal && literal[0] != '[' && !streq(literal, "null");
+}
+
 /*
  * Others may have written the file since it was judged: their value must not be lost. An empty
- * value in a dump is that of the program, and a list is not judged as a whole.
+ * value in a dump is that of the program.
  */
 static int check_judged(
 	const struct file_bytes *text, const char *dump, const struct change *judged, char *why)
@@ -426,7 +432,7 @@ static int check_judged(
 		(void)toml_lookup(dump, change->dump_key, value, sizeof(value));
 	else if (text->bytes &&
 		 edit_get(change->format, text, change->table, change->key, &literal, why) == 0)
-		copy_text(value, sizeof(value), literal && literal[0] != '[' ? literal : "");
+		copy_text(value, sizeof(value), is_scalar(literal) ? literal : "");
 	if (!value[0] || value_equal(value, change->on_disk) || value_equal(value, judged->new))
 		return 0;
 	snprintf(why, EDIT_WHY_MAX,

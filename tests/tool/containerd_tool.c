@@ -82,6 +82,7 @@ static int write_edit(
 	int r = file_read(&host, key->path, &old);
 
 	set_text(change.key, key->key);
+	set_text(change.on_disk, key->on_disk);
 	set_text(change.dump_key, key->dump_key);
 	set_text(change.daemon.driver, "containerd");
 	if (!mkdtemp(state))
