@@ -522,6 +522,18 @@ def test_a_tool_that_lowers_thresholds_in_a_storm_is_reported_once(agent, space)
     assert len(one.log.splitlines()[lines:]) <= 45, "\n".join(one.log.splitlines()[lines:])
 
 
+def test_who_fills_a_table_between_two_counts_is_named_in_the_log_too(agent, space) -> None:
+    """The users that were counted before are not those of the full table."""
+    one = agent(KEEP.replace("true", "false"))
+    fill(space(first=True), 5, 4)
+    until(lambda: any(user["used"] >= 5 for user in top(one, 4)), "the host's entries are counted")
+    pod = space(pod=True)
+    prepare(pod, "packets", 3000, 4)()
+    lines = until(lambda: [line for line in one.log.splitlines() if "NeighborTableOverflow" in line and f"pod {pod.uid} " in line], lambda: one.log)
+    assert re.search(rf"; pod {pod.uid} \d+ \(", lines[-1]), one.log
+    assert "; host" not in "".join(line for line in one.log.splitlines() if "NeighborTableOverflow" in line), one.log
+
+
 def test_a_reused_namespace_inode_belongs_to_its_new_owner(agent, space) -> None:
     """The kernel reuses the inode of a removed namespace at once."""
     one = agent(KEEP.replace("true", "false"))

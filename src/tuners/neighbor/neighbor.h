@@ -76,6 +76,7 @@ struct neighbor_users {
 		int64_t used;
 	} *rows;
 	size_t n, allocated;
+	int64_t sums[NEIGHBOR_FAMILIES]; /* of the rows */
 	uint64_t started_at_us, counted_at_us, next_walk_us;
 	bool wrong;      /* the last sum did not match */
 	uint64_t events; /* created, removed and refused at the last count */

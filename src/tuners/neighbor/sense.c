@@ -251,11 +251,11 @@ static void count(struct neighbor_users *users)
 {
 	const struct neighbor_record *records = users->object->bss->records;
 	const struct bpf_map *map = users->object->maps.headroom_counts;
-	int64_t sums[NEIGHBOR_FAMILIES] = {0};
 
+	memset(users->sums, 0, sizeof(users->sums));
 	read_map(users, map);
 	for (size_t i = 0; i < users->n; i++) {
-		sums[users->rows[i].key.family & 1] += users->rows[i].used;
+		users->sums[users->rows[i].key.family & 1] += users->rows[i].used;
 		/*
 		 * Forget namespaces that have ended. If an entry is created right now, its count is
 		 * lost and the next walk corrects the sum.
@@ -270,7 +270,7 @@ static void count(struct neighbor_users *users)
 		return;
 	for (int family = 0; family < NEIGHBOR_FAMILIES; family++)
 		users->wrong |= records[family].sampled &&
-				sums[family] != (int64_t)records[family].collectable;
+				users->sums[family] != (int64_t)records[family].collectable;
 	users->wrong = users->wrong && count_events(users) == users->events;
 }
 
@@ -316,6 +316,27 @@ static void update_users(
 	netns_owners_learn(users->owners, netns, n, now);
 }
 
+/*
+ * Who filled a table since the last count is not among its users yet: those that explain less than
+ * half of its entries are not shown.
+ */
+static void show_users(
+	const struct neighbor_users *users, int family, struct neighbor_table_seen *table)
+{
+	if (table->exact && 2 * users->sums[family] < (int64_t)table->collectable)
+		return;
+	for (size_t i = 0; i < users->n && table->n_top < LIMIT_TOP_MAX; i++) {
+		const struct neighbor_row *row = &users->rows[i];
+		struct limit_user *user = &table->top[table->n_top];
+
+		if (row->key.family != (unsigned)family || row->used <= 0)
+			continue;
+		user->workload = netns_owners_find(users->owners, row->key.netns);
+		user->used = (uint64_t)row->used;
+		table->n_top++;
+	}
+}
+
 /* Adds what only BPF counts: collectable entries, their users and the last refused entry. */
 static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 {
@@ -339,16 +360,7 @@ static void sense_bpf(struct neighbor *neighbor, uint64_t now)
 		netns_event_update(&users->refusals[family], users->owners, record->last.netns,
 			record->refused, now);
 		table->last_owner = users->refusals[family].owner;
-		for (size_t i = 0; i < users->n && table->n_top < LIMIT_TOP_MAX; i++) {
-			const struct neighbor_row *row = &users->rows[i];
-			struct limit_user *user = &table->top[table->n_top];
-
-			if (row->key.family != (unsigned)family || row->used <= 0)
-				continue;
-			user->workload = netns_owners_find(users->owners, row->key.netns);
-			user->used = (uint64_t)row->used;
-			table->n_top++;
-		}
+		show_users(users, family, table);
 	}
 }
 
