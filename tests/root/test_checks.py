@@ -569,6 +569,7 @@ def test_a_clock_that_nothing_sets_names_the_program(
         assert found["status"] == "warning" and "although chronyd runs" in found["message"] and "chronyc sources" in found["hint"]
 
 
+@pytest.mark.slow
 def test_a_clock_that_others_set_is_ordinary(run: Run, directory: Path, clock: Callable[[int, int], None]) -> None:
     root = put(directory / "root", KUBELET_FILES)
     for files in ({"/run/systemd/container": "lxc\n"}, {"/sys/bus/vmbus/drivers/hv_utils/bind": ""}, program(9, "VBoxService", 100), program(9, "chronyd", uptime() * 100)):

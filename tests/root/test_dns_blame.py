@@ -137,6 +137,7 @@ def test_a_server_that_fails_is_reported_with_its_client(one, lab, run: Run) -> 
     assert event["level"] == "warning"
 
 
+@pytest.mark.slow
 def test_unanswered_queries_never_exceed_the_queries(watch, lab) -> None:
     """The queries of a busy moment and their timeouts leave the last minute together."""
     silent = lab.serve(65)

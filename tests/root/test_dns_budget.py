@@ -191,6 +191,7 @@ def test_link_local_services_beside_dns_have_clients(watch, lab, run: Run, famil
     assert metrics['headroom_dns_service_packets_total{service="time"}'] == 7
 
 
+@pytest.mark.slow
 def test_a_resolver_keeps_its_budget_after_the_node_moved_to_another(watch, lab, directory) -> None:
     """Pods keep the resolv.conf that they started with."""
     old, new = lab.serve(34, 50)  # like the base of a VPC plus two

@@ -114,7 +114,7 @@ def pipeline(lab: Lab, server: str, count: int, first: int) -> int:
     return answers
 
 
-@pytest.mark.parametrize(("lost", "delayed"), [(0.03, 0.0), (0.0, 0.3)], ids=["loss", "reordering"])
+@pytest.mark.parametrize(("lost", "delayed"), [(0.03, 0.0), pytest.param(0.0, 0.3, marks=pytest.mark.slow)], ids=["loss", "reordering"])
 def test_answers_over_a_disturbed_stream_are_counted(watch, lab, run, lost: float, delayed: float) -> None:
     with contextlib.closing(Relay(lost, delayed)):
         server = FAR.format(1)
@@ -130,6 +130,7 @@ def test_answers_over_a_disturbed_stream_are_counted(watch, lab, run, lost: floa
     views_agree(one, run, {server: {"queries": truth, "unanswered": 0, "pending": 0}})
 
 
+@pytest.mark.slow
 def test_a_disturbed_stream_that_is_older_than_the_agent_has_no_unanswered_queries(watch, lab) -> None:
     """The agent has not seen the connection's begin, and the firewall drops the first answers once."""
     need("iptables")

@@ -222,6 +222,7 @@ class Slow:
             self.socket.sendto(*reply)
 
 
+@pytest.mark.slow
 def test_the_slower_of_two_servers_is_superseded(watch, lab) -> None:
     """As with musl: one socket asks both, takes the first answer and closes."""
     fast, slow = lab.serve(106), V4.format(107)

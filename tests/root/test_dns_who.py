@@ -159,6 +159,7 @@ def test_names_are_never_recorded_in_incidents(watch, lab) -> None:
     assert "secret" not in one.get("/v1/incidents", unix=False)[1]
 
 
+@pytest.mark.slow
 def test_names_can_be_switched_off(watch, lab, run: Run) -> None:
     assert sampled(watch("{names: off}"), lab, lab.serve(39), 4) == []
     assert "secret" not in run("top", "dns").stdout

@@ -135,6 +135,7 @@ def test_letter_case_cookies_and_edns_versions_are_handled(watch, lab) -> None:
     assert scrape.row("fe80::53")["queries"]["udp"] == scrape.row("fe80::53")["answered"] == 1
 
 
+@pytest.mark.slow
 def test_queries_of_a_client_that_gave_up_are_unanswered(watch, lab) -> None:
     """An answer to a closed socket does not count. An id that is used again at once is a new query."""
     server = lab.serve(69)
@@ -151,6 +152,7 @@ def test_queries_of_a_client_that_gave_up_are_unanswered(watch, lab) -> None:
     assert scrape.total("unanswered_total", server=server) == 5 and scrape.total("pending", server=server) == 0
 
 
+@pytest.mark.slow
 def test_a_burst_on_a_busy_machine_is_measured(watch, lab) -> None:
     """The agent has the lowest priority, and all CPUs are busy."""
     server = lab.serve(70)
@@ -177,6 +179,7 @@ def when_free(cgroup: Path) -> Passing:
     return until(attach, "the programs of other tests are gone", 0.1, 60)
 
 
+@pytest.mark.slow
 def test_counting_begins_when_the_cgroup_root_is_free(watch, lab) -> None:
     """The message names an exclusive program of another owner, and the command that finds it."""
     server = lab.serve(73)

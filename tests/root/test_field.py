@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from conftest import BIN, Run, Start, end, environment, free_port, spawn, sysctl, temporary, until
+from conftest import BIN, Node, Run, Start, end, environment, free_port, spawn, sysctl, temporary, until
 from runtimelab import CONTAINERD_CONFIG, DOCKER_OPTIONS, Lab, lab  # noqa: F401
 
 FIELD = Path(__file__).with_name("field")
@@ -134,7 +134,7 @@ SYSCTLS = [(row[0], *row[2].split()) for row in ROWS if row[1] == "sysctl"]
 
 
 @pytest.mark.parametrize("name, key, line", SYSCTLS, ids=[row[0] for row in SYSCTLS])
-def test_the_line_that_sets_a_value_at_boot_is_named(lab: Lab, run: Run, name: str, key: str, line: str) -> None:
+def test_the_line_that_sets_a_value_at_boot_is_named(node: Node, lab: Lab, run: Run, name: str, key: str, line: str) -> None:
     path = f"etc/sysctl.d/{name}"
     lab.write(path, "").write_bytes((FIELD / "inputs" / name).read_bytes())
     before = sysctl(key)

@@ -123,6 +123,7 @@ def test_a_start_tells_a_stop_from_a_kill_and_a_reboot(agent, directory: Path) -
         one.stop() if how in ("for the first time", "without a shutdown") else one.kill()
 
 
+@pytest.mark.slow
 def test_an_observing_agent_records_and_a_reload_to_enforce_adds_nothing(agent, directory: Path, run: Run) -> None:
     """Beside incidents it writes nothing: test_observe.py."""
     with full_inotify():

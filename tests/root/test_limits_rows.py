@@ -124,7 +124,7 @@ def test_maxima_of_the_kernel_that_are_raised(node: Any, agent: Start, program: 
         cured(one, finding)
 
 
-@pytest.mark.parametrize("kind", ["tcp", "udp"])
+@pytest.mark.parametrize("kind", ["tcp", pytest.param("udp", marks=pytest.mark.slow)])
 def test_buffers_of_sockets(node: Any, agent: Start, program: Callable[..., Any], directory: Path, kind: str) -> None:
     space = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
     if kind == "tcp":

@@ -55,6 +55,7 @@ def busy() -> Iterator[None]:
         group.remove()
 
 
+@pytest.mark.slow
 def test_a_pod_that_ended_before_the_agent_saw_it_is_the_user_of_a_disk(agent: Start, disk: Path, pod: Path) -> None:
     one = agent(CONFIG)
     until(lambda: one.status()["storage"] is not None, "BPF counts requests")

@@ -114,7 +114,7 @@ STORMS = [
     pytest.param(KERNEL, "packets", 4000, 6, "pod", False, False, marks=pytest.mark.quick),
     pytest.param(KERNEL, "netlink", 4000, 4, "pod", True, True, marks=pytest.mark.slow),
     pytest.param(KERNEL, "netlink", 4000, 6, "first", True, False, marks=pytest.mark.slow),
-    (KERNEL, "packets", 100000, 4, "pod", True, False),
+    pytest.param(KERNEL, "packets", 100000, 4, "pod", True, False, marks=pytest.mark.slow),
     pytest.param(KERNEL, "packets", 100000, 6, "first", False, False, marks=pytest.mark.slow),
     (KERNEL, "packets", 100000, 4, "first", True, True),
     pytest.param(KERNEL, "netlink", 100000, 4, "pod", False, True, marks=pytest.mark.slow),
@@ -396,6 +396,7 @@ def test_apply_reload_and_restart_lower_nothing(agent, run: Run, space, config: 
     assert thresholds() == KERNEL
 
 
+@pytest.mark.slow
 def test_a_full_disk_does_not_stop_growth(agent, run: Run, space, directory: Path) -> None:
     """The state directory and /run are full. The room for originals is allocated at the start."""
     with small_disk(directory / "disk", "640k") as disk:
@@ -471,7 +472,7 @@ def test_an_overflow_names_device_namespace_workload_and_address(agent, space, f
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("family", [4, 6])
+@pytest.mark.parametrize("family", [4, pytest.param(6, marks=pytest.mark.slow)])
 def test_without_bpf_tables_grow_by_polling(agent, space, family: int) -> None:
     one = agent(KEEP, wrap=NO_BPF)
     until(lambda: one.tuner("neighbor")["state"] == "degraded", "the load of its program has failed")

@@ -24,7 +24,7 @@ DEVICE = f"hrs{os.getpid()}"  # tests run at once
 SWITCH, OWNER, THIRD = (f"hr-stale-{name}-{os.getpid()}" for name in ("switch", "owner", "third"))
 OURS, OLD, NEW, OTHER = "02:00:00:00:00:01", "02:00:00:00:00:99", "02:00:00:00:00:02", "02:00:00:00:00:12"
 HERE, THERE = {4: "198.18.0.1", 6: "fd00:198::1"}, {4: "198.18.0.2", 6: "fd00:198::2"}
-QUIET = "thp: {mode: off}\nsysctl: {}\nruntime: {mode: off}\nneighbor: {ipv4: keep, ipv6: keep, grow: false, stale: %s}"
+QUIET = "profile: minimal\nthp: {mode: off}\nsysctl: {}\nruntime: {mode: off}\nneighbor: {ipv4: keep, ipv6: keep, grow: false, stale: %s}"
 REFRESH, OBSERVE, OFF = (QUIET % stale for stale in ("refresh", "observe", "off"))
 PORT = 9999
 

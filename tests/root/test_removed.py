@@ -152,6 +152,7 @@ def test_restore_is_done_once_the_configuration_drops_a_key(node: Node, agent, r
     node.assert_unchanged()
 
 
+@pytest.mark.slow
 def test_a_value_is_not_restored_below_its_use(node: Node, agent) -> None:
     original = int(sysctl("vm.max_map_count"))
     values = {"vm.max_map_count": original + 100_000}

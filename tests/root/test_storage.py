@@ -206,6 +206,7 @@ def start_etcd(disk: Path, directory: Path) -> Iterator[Callable[..., str]]:
             end(etcd)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("puts, beside", [pytest.param(2000, False, marks=pytest.mark.slow), (400, True)], ids=["quiet", "beside_a_buffered_writer"])
 def test_the_latency_of_etcd_is_etcds_own_and_a_writer_is_named(
     counting: Agent, disk: Path, pod: Path, start_etcd: Callable[..., str], puts: int, beside: bool
