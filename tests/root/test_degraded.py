@@ -177,7 +177,6 @@ MEMORY = next((path for path in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cg
 
 
 @pytest.mark.apart
-@pytest.mark.quick
 @pytest.mark.parametrize("mebibytes, says", [(12, True), (39, True), (40, False)])
 def test_a_memory_limit_below_what_a_start_takes_is_the_first_word(agent, mebibytes: int, says: bool) -> None:
     """The first word, because the kernel may kill the agent before there is another one."""
