@@ -42,6 +42,7 @@ def test_workloads_are_named(watch, lab) -> None:
         return [(user["workload"]["kind"], user["queries"]) for user in mine]
 
     kinds = [("pod", 20), ("pod", 21), ("pod", 22), ("lxd", 23), ("unit", 24), ("pod", 25)]
+    settle(one, lambda now: now.total("queries_total", server=server) == 40 + sum(range(20, 26)), "all queries", 12)
     scrape = settle(
         one, lambda now: [named(now.row(server).get("top", []), name) for name in paths] == [[kind] for kind in kinds], "named", 12
     )
