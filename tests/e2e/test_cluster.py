@@ -366,10 +366,7 @@ LIMITS = {"files": ("files/process",), "inotify": ("inotify/instances",), "neigh
 NAMED_WITHIN = 3.0
 
 
-NOT_YET = pytest.mark.xfail(reason="the finding of a full neighbour table keeps the pod's uid in its text, and names who has entries at the first poll")
-
-
-@pytest.mark.parametrize("kind", ["files", "inotify", pytest.param("neighbor", marks=NOT_YET)])
+@pytest.mark.parametrize("kind", ["files", "inotify", "neighbor"])
 def test_a_pod_that_reaches_a_limit_is_named_at_once_and_keeps_its_name(cluster: Cluster, kind: str, record_property: Figure) -> None:
     slug, *numbers = LIMITS[kind]
     name = f"busy-{kind}"
