@@ -455,6 +455,11 @@ static bool is_known(
 	return false;
 }
 
+static bool lacks_first_name(const struct finding *finding)
+{
+	return finding->n_who > 0 && workload_lacks_name(&finding->who[0].workload);
+}
+
 void findings_observe(struct finding_list *list, const char *tuner, struct proposal *proposal,
 	const struct finding_clock *clock, finding_news_fn *news, void *userdata)
 {
@@ -464,8 +469,7 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 		struct finding *finding = &list->findings[i];
 		struct finding *reading = reading_of(proposal, finding);
 		bool was_unknown = finding->knows == WHO_UNKNOWN;
-		bool was_unnamed =
-			finding->n_who > 0 && workload_lacks_name(&finding->who[0].workload);
+		bool was_unnamed = lacks_first_name(finding);
 
 		/* It has become another problem, such as a limit that was nearly reached before. */
 		if (streq(finding->tuner, tuner) && is_other(finding, reading)) {
@@ -481,8 +485,7 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 			finding->highest = finding->severity;
 			news(userdata, finding, FINDING_ROSE);
 		} else if ((was_unknown && finding->knows == WHO_KNOWN) ||
-			   (was_unnamed && finding->n_who > 0 &&
-				   !workload_lacks_name(&finding->who[0].workload))) {
+			   (was_unnamed && finding->n_who > 0 && !lacks_first_name(finding))) {
 			news(userdata, finding, FINDING_NAMED);
 		}
 		list->findings[kept++] = *finding;

@@ -31,6 +31,7 @@ from test_images import A, ctr, image
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
 import inject  # noqa: E402
+from harness import text_of  # noqa: E402
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "1800"))
 DOWNLOADS = "containerd.max_concurrent_downloads"
@@ -222,8 +223,7 @@ def test_everything_at_once(  # noqa: F811
             who = next(made := fill(world))["who"]
 
             def named() -> bool:
-                users = [user["workload"] for found in started.status()["findings"] for user in found["who"]]
-                return any(who == user.get("text", f"{user['kind']} {user['name']}") for user in users)
+                return any(who == text_of(user["workload"]) for found in started.status()["findings"] for user in found["who"])
 
             until(named, f"{what}: {who} is named", every=0.5)
             made.close()
