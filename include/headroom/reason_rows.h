@@ -23,8 +23,8 @@ ROW(VALUES_UNRECORDED, "values-unrecorded", ADMIN,
 ROW(JOURNAL_UNUSABLE, "journal-unusable", ADMIN,
 	"The journal of original files cannot be read or written.", .retry = true)
 ROW(MEMORY_LIMIT_LOW, "memory-limit-low", ADMIN,
-	"The agent's own memory limit is below what it needs while the kernel checks its BPF programs, "
-	"for a moment of each start. Then the kernel may kill it.")
+	"The agent's own memory limit is too low for its start. The kernel needs memory for a moment "
+	"to check the BPF programs, and may kill the agent then.")
 ROW(IN_SYNC, "in-sync", NOBODY, "The value read from the node is the wanted one.")
 ROW(CONFIGURED, "configured", NOBODY,
 	"A configuration file asks for this value, which beats a choice on the node and the default.")

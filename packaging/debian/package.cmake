@@ -27,7 +27,7 @@ if(HEADROOM_RELEASE_TAG EQUAL -1)
 		OUTPUT_VARIABLE when OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 	string(APPEND CPACK_PACKAGE_VERSION "~git${when}.${HEADROOM_COMMIT}")
 endif()
-# Packages of one commit differ with the libraries of a release, and the one of a later release is an upgrade.
+# The libraries of each Debian give another package, and that of a later Debian is an upgrade.
 if(distribution_ID STREQUAL debian AND distribution_VERSION_ID)
 	string(APPEND CPACK_PACKAGE_VERSION "+deb${distribution_VERSION_ID}")
 endif()

@@ -26,7 +26,7 @@
 
 #define LOAD_CAPABILITIES_MAX 16
 
-#define LOAD_TURN_S 60 /* a load goes on beside one that hangs; on a busy node one takes ten */
+#define LOAD_TURN_S 60 /* the next load waits at most so long; on a busy node one takes ten */
 
 /* A task that has not ended by then hangs. */
 #define TASK_OVERDUE_US (3 * CORE_TASK_US)

@@ -82,7 +82,7 @@ struct core {
 	bool poll_due;                      /* an adopted result is to be shown now */
 	bool config_is_faulty;              /* a command uses the defaults instead */
 	uint64_t memory_limit; /* of the agent's cgroup at its start, in bytes; 0: not known */
-	bool files_lost;       /* of the last good configuration: what they set is not restored */
+	bool files_lost;       /* of the last good configuration: their values stay in force */
 	bool as_apply;         /* decide as if all tuners enforced: headroom plan */
 	struct plan plan;      /* changes to make, of the last poll */
 	struct config_fault config_fault;        /* of the last reload; message empty: none */

@@ -568,7 +568,7 @@ static void find_records(
 }
 
 /*
- * What a start takes for a moment, rounded up from 36 MiB: the largest BPF program and the kernel's
+ * A start takes this for a moment, rounded up from 36 MiB: the largest BPF program and the kernel's
  * types. Loads begin after the first poll has logged this, so it is the last word of an agent that
  * is killed: Kubernetes shows the end of its log.
  */

@@ -192,8 +192,8 @@ const struct cli_exit cli_exits[] = {
 	{EXIT_ATTENTION, "plan", "Changes are pending."},
 	{EXIT_ATTENTION, "restore", "With --plan: there is something to restore."},
 	{EXIT_ATTENTION, "fleet",
-		"A node has a warning or a critical condition, does not report or has no known "
-		"verdict, or the answer is incomplete; with --finding: a node has it."},
+		"A node has a warning or a critical condition, does not report, or its verdict is "
+		"unknown; or the answer is incomplete; with --finding: a node has it."},
 	{EXIT_USAGE, NULL, "Wrong usage."},
 	{EX_TEMPFAIL, "agent",
 		"Another agent, which stderr names, sets the values of this node. The unit does not "

@@ -175,7 +175,7 @@ def test_explain_knows_the_words_of_all_views(run, agent) -> None:
     heads |= set(re.findall("<dt>([^<]*)", page))
     assert len(heads) > 15
     heads |= set(one.status()["dns"]["lost"] if one.status()["dns"] else ())
-    # Headings of tables that have no rows here.
+    # Some tables are empty here: their headings.
     heads |= {"also seen", "entry has", "packets/s", "noarp", "Pods that run no container", "Worst of the last hour", "counting since", "fragments"}
     unknown = [word for word in [*WORDS.split(), *sorted(heads)] if run("explain", word).returncode]
     assert unknown == []

@@ -44,7 +44,7 @@ WRITTEN_TEST(the_text_format_is_written)
 	metric_sample(&written->sink, 0.1, "1", "a\"b\\c\nd\xff\xc3\xa9\33\a\x7f", NULL);
 	metric_family(&written->sink, "not in the table");
 	metric_sample(&written->sink, 3, NULL);
-	metric_family(&written->sink, "x_seconds"); /* without a sample it has no lines */
+	metric_family(&written->sink, "x_seconds"); /* without a sample it writes nothing */
 	expect(written,
 		"# HELP x_total Help \"quoted\" \\\\ \\n.\n# TYPE x_total counter\n"
 		"x_total 3\nx_total{a=\"1\",b=\"a\\\"b\\\\c\\nd\xef\xbf\xbd\xc3\xa9" UTF8_REPLACEMENT

@@ -317,8 +317,8 @@ static void update_users(
 }
 
 /*
- * Who filled a table since the last count is not among its users yet: those that explain less than
- * half of its entries are not shown.
+ * A workload that has filled a table since the last count is not among its users yet. Users are
+ * shown if they explain at least half of the entries.
  */
 static void show_users(
 	const struct neighbor_users *users, int family, struct neighbor_table_seen *table)
