@@ -15,7 +15,8 @@ from pathlib import Path
 from tree import given_tree, report
 
 MAINTAINER = "Jo Example <jo@example.org>"
-READ = ["CMakeLists.txt", "CHANGELOG.md", "packaging", "deploy/helm"]  # by packaging/release --check
+ADDRESSES = "Homepage: https://example.org\nVcs-Browser: https://example.org/git"
+READ = ["CMakeLists.txt", "CHANGELOG.md", "README.md", "packaging", "deploy/helm"]  # by packaging/release --check
 
 
 def lines_of(*command, path=os.environ["PATH"]):
@@ -35,7 +36,8 @@ class Release:
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             copy(tree.root / name, self.root / name)
         self.version = re.search(r"^project\(headroom VERSION (\S+)", tree.read("CMakeLists.txt"), re.M)[1]
-        self.edit("packaging/debian/control", r"^Maintainer: .*", f"Maintainer: {MAINTAINER}")
+        self.edit("packaging/debian/control", r"^Maintainer: .*", f"Maintainer: {MAINTAINER}\n{ADDRESSES}")
+        self.edit("README.md", " Version .* is not released yet: .*", "")
         self.edit("packaging/debian/changelog", r"^ -- .*?>", f" -- {MAINTAINER}")
         self.edit("CHANGELOG.md", r"^## \[.*", f"## [{self.version}] - 2026-12-01")
         self.git("init", "--quiet")
@@ -61,6 +63,9 @@ class Release:
 FAULTS = [
     ("packaging/debian/control", "^Maintainer: .*", "Maintainer: Jo Example <>", "the maintainer has no address"),
     ("packaging/debian/control", "^Maintainer: .*", "Maintainer: Al Other <al@example.org>", "its maintainer is not that"),
+    ("packaging/debian/control", "^Homepage: .*\n", "", "Homepage is no address"),
+    ("README.md", "^# Headroom", "# Headroom is not released yet", "README.md: says that"),
+    ("README.md", r"(docker://REGISTRY/headroom:).*", "docker://REGISTRY/headroom:9.8.7", "README.md: version 9.8.7"),
     ("CHANGELOG.md", r"^## \[.*", "## [9.8.7] - 2026-12-01", "CHANGELOG.md: version 9.8.7"),
     ("CHANGELOG.md", r"^## \[.*", "## [Unreleased]", "CHANGELOG.md: version Unreleased"),
     ("CHANGELOG.md", r"2026-12-01", "not released yet", "has no date"),
@@ -90,6 +95,10 @@ def check_refusals(tree):
             if not any(wanted in line for line in release.check()):
                 yield f"packaging/release accepts {text!r} in {file}"
             release.git("reset", "--quiet", "--hard", "HEAD^")
+        subprocess.run([release.root / "packaging/release", "--set", "9.8.7"], check=True)
+        if any("changelog" not in line.lower() and "spec" not in line for line in release.check() if ": version" in line):
+            yield f"packaging/release --set leaves {release.check()}"
+        release.git("reset", "--quiet", "--hard")
         (release.root / "left").touch()
         if not any("the tree is dirty: ?? left" in line for line in release.check()):
             yield "packaging/release accepts a dirty tree"
