@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules, dashboard, troubleshooting and chart agree with the program's tables and with each other.
 
-check_deploy.py BUILD HEADROOM TABLES [--write]: as for check_source.py. --write updates the chart's schema and the table of its README.
+check_deploy.py BUILD HEADROOM TABLES [--write]: as for check_source.py. --write updates the chart's schema, its defaults.json and the table of its README.
 """
 
 import json
@@ -193,9 +193,12 @@ def chart_readme(schema, values):
 
 
 def check_schema(tree):
-    """The schema has the program's options with types and ranges, and exactly the values of values.yaml. The README lists them."""
+    """The schema has the program's options with types and ranges, and exactly the values of values.yaml. The README lists them.
+
+    Templates cannot read values.yaml: defaults.json is a copy for them.
+    """
     chart = tree.root / "deploy/helm/headroom"
-    texts = {name: (chart / name).read_text() for name in ("values.schema.json", "README.md")}
+    texts = {name: (chart / name).read_text() for name in ("values.schema.json", "README.md", "defaults.json")}
     schema = json.loads(texts["values.schema.json"])
     values = load(tree, "helm/headroom/values.yaml")
     yield from differences([("keys of values.yaml and its schema", set(values), set(schema["properties"]) - {"global"})])
@@ -203,12 +206,13 @@ def check_schema(tree):
     new = {
         "values.schema.json": in_lines(schema) + "\n",
         "README.md": re.sub(r"\| value \|.*\|\n", lambda _: chart_readme(schema, values), texts["README.md"], flags=re.S),
+        "defaults.json": json.dumps(values, indent=2) + "\n",
     }
     for name, text in new.items():
         if "--write" in sys.argv:
             (chart / name).write_text(text)
         elif text != texts[name]:
-            yield f"{name}: not that of the program: run {' '.join(sys.argv)} --write"
+            yield f"{name}: not that of the program and values.yaml: run {' '.join(sys.argv)} --write"
 
 
 def accepts(schema, value):

@@ -212,7 +212,7 @@ DEFECTS = {
     check_deploy.check_schema: [
         ({"build/packaging/schema.json": ('"on_drift"', '"on_shift"')}, ["values.schema.json: not that of the program"]),
         ({"deploy/helm/headroom/README.md": ("| `profiles` |", "| `profile` |")}, ["README.md: not that of the program"]),
-        ({"deploy/helm/headroom/values.yaml": ("\nresources:", "\nsources: {}\nresources:")}, ["keys of values.yaml and its schema"]),
+        ({"deploy/helm/headroom/values.yaml": ("\nresources:", "\nsources: {}\nresources:")}, ["keys of values.yaml and its schema", "defaults.json: not that of the program"]),
     ],
     check_deploy.check_options: [({"build/packaging/schema.json": ('"yield"', '"yields"')}, ["schema.json: on_drift: "])],
     check_release.check_versions: [

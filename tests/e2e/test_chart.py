@@ -4,6 +4,7 @@
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -23,16 +24,23 @@ HELM = Path(os.environ["HEADROOM_KUBERNETES"]) / "helm"
 VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["version"]
 
 
-def template(values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
-    command = [HELM, "template", "headroom", CHART, "--values=-"]
+def template(values: dict[str, Any], *options: str, chart: Path = CHART) -> subprocess.CompletedProcess[str]:
+    command = [HELM, "template", "headroom", chart, "--values=-", *options]
     return subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
 
 
-def render(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def render(values: dict[str, Any], *options: str, chart: Path = CHART) -> dict[str, dict[str, Any]]:
     """KIND/NAME -> object."""
-    run = template(values)
+    run = template(values, *options, chart=chart)
     assert run.returncode == 0, run.stderr
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in yaml.safe_load_all(run.stdout) if each}
+
+
+def notes(values: dict[str, Any], *options: str) -> str:
+    """What Helm prints after an installation."""
+    command = [HELM, "install", "headroom", CHART, "--namespace=nodes", "--dry-run=client", "--values=-", *options]
+    run = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=True)
+    return run.stdout.partition("NOTES:\n")[2]
 
 
 def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
@@ -303,9 +311,51 @@ def test_a_profile_overrides_with_empty_values_and_other_kinds_too() -> None:
         assert container["ports"][0]["containerPort"] == 19810
 
 
-def test_no_profiles_may_be_null() -> None:
-    """As after `helm upgrade --set profiles=null`, which takes away those of earlier values."""
-    assert render({"profiles": None}) == render({})
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+# Everything is on.
+ALL: dict[str, Any] = {
+    "config": {"mode": "enforce", "http": {"listen": "0.0.0.0:19810"}},
+    **{name: {"enabled": True} for name in ("podMonitor", "prometheusRule", "dashboard", "networkPolicy")},
+}  # fmt: skip
+SECTIONS = ("image", "restore", "podMonitor", "prometheusRule", "dashboard", "networkPolicy")
+
+
+def test_a_value_that_is_null_is_the_default() -> None:
+    """As after `helm upgrade --set NAME=null`, which takes away an earlier value."""
+    nulls = [{**ALL, name: None} for name in DEFAULTS if name != "config"] + [{"config": None}]
+    nulls += [{**ALL, name: {**ALL.get(name, {}), key: None}} for name in SECTIONS for key in DEFAULTS[name]]
+    nulls += [{"serviceMonitor": None}, *({"serviceMonitor": {key: None}} for key in DEFAULTS["serviceMonitor"])]
+
+    def without(values: dict[str, Any]) -> dict[str, Any]:
+        return {key: without(one) if isinstance(one, dict) else one for key, one in values.items() if one is not None}
+
+    with ThreadPoolExecutor(2) as pool:
+        for values, same in zip(nulls, pool.map(lambda values: render(values) == render(without(values)), nulls)):
+            assert same, values
+
+
+def test_a_map_of_kubernetes_loses_a_key_that_is_null() -> None:
+    objects = render({"resources": {"limits": {"memory": None}}, "nodeSelector": {"kubernetes.io/os": None, "pool": "web"}})
+    pod = pod_of(objects["DaemonSet/headroom"])
+    assert not pod["containers"][0]["resources"].get("limits") and pod["nodeSelector"] == {"pool": "web"}
+
+
+OLD_CHART = "634f29d0"  # has few of the values of today
+
+
+@pytest.mark.parametrize("old", ["those of an older chart", "none"])
+def test_missing_defaults_are_those_of_this_chart(tmp_path: Path, old: str) -> None:
+    """After `helm upgrade --reuse-values` Helm has the defaults of the older chart."""
+    text = "{}"
+    if old != "none":
+        shown = subprocess.run(["git", "-C", ROOT, "show", f"{OLD_CHART}:deploy/helm/headroom/values.yaml"], capture_output=True, text=True, check=False)
+        if shown.returncode != 0:
+            pytest.skip(f"this clone has no commit {OLD_CHART}")
+        text = shown.stdout
+    chart = shutil.copytree(CHART, tmp_path / "headroom")
+    (chart / "values.yaml").write_text(text)
+    for values in ({}, ALL, {"mode": "restore"}):
+        assert render(values, chart=chart) == render(values)
 
 
 def test_a_change_of_a_configuration_replaces_the_pods_of_its_profile_only() -> None:
@@ -334,6 +384,12 @@ def test_the_hook_checks_each_configuration_with_its_own_image() -> None:
         assert yaml.safe_load(texts["data"][f"{name}.yaml"]) == config_of(objects, name)
     assert job["spec"]["backoffLimit"] == 0 and job["spec"]["activeDeadlineSeconds"] < 300
     assert not [name for name in render({"checkConfig": False}) if "check-config" in name]
+
+
+def test_nodes_may_be_without_tolerations() -> None:
+    objects = render({"tolerations": []})
+    assert pod_of(objects["DaemonSet/headroom"])["tolerations"] == []
+    assert not objects["Pod/headroom-test"]["spec"].get("tolerations")
 
 
 def test_the_jobs_of_hooks_tolerate_no_node_without_a_kubelet() -> None:

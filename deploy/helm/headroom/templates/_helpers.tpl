@@ -1,6 +1,25 @@
 {{- /* SPDX-License-Identifier: Apache-2.0 */}}
 {{- /* Functions with several arguments change dicts, and print nothing. */}}
 
+{{- /*
+Gives each value that is missing or null its default. A value is null if the user says so, and missing after `helm upgrade --reuse-values`
+from an older chart. Maps of Kubernetes are one value: a null in them takes a key away.
+*/}}
+{{- define "headroom.defaults" }}
+{{- $sections := list "image" "restore" "podMonitor" "serviceMonitor" "prometheusRule" "dashboard" "networkPolicy" }}
+{{- range $name, $default := .Files.Get "defaults.json" | fromJson }}
+{{- if kindIs "invalid" (index $.Values $name) }}
+{{- $_ := set $.Values $name $default }}
+{{- else if has $name $sections }}
+{{- range $key, $value := $default }}
+{{- if kindIs "invalid" (index $.Values $name $key) }}
+{{- $_ := set (index $.Values $name) $key $value }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "headroom.name" -}}
 {{- $name := contains "headroom" .Release.Name | ternary .Release.Name (printf "%s-headroom" .Release.Name) -}}
 {{ .Values.fullnameOverride | default $name | trunc 40 | trimSuffix "-" }}
