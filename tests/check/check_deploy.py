@@ -57,6 +57,10 @@ def check_sections(tree):
 
 
 def check_alerts(tree):
+    """Each alert has notes, a section and a severity. Each group has an interval: that of Prometheus may be a few seconds."""
+    for group in load(tree, "prometheus/rules.yaml")["groups"]:
+        if "interval" not in group:
+            yield f"group {group['name']}: no interval"
     known = {name.lower() for name in sections(tree)} | {"{{ $labels.condition | tolower }}"}
     for name, alert in alerts(tree).items():
         for note in {"summary", "description", "runbook_url"} - set(alert["annotations"]):

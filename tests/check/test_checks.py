@@ -185,6 +185,7 @@ DEFECTS = {
     ],
     check_deploy.check_alerts: [
         ({RULES: ("          summary:", "          other:")}, ["alert HeadroomConditionCritical: no summary"]),
+        ({RULES: ("    interval: 2m", "    limit: 0")}, ["group headroom-limits: no interval"]),
         ({RULES: ("severity: warning", "severity: loud")}, ["alert HeadroomConditionWarning: its severity"]),
         ({"deploy/TROUBLESHOOTING.md": ("## HeadroomDown\n", "## Down\n")}, ["alert HeadroomDown: nothing at #headroomdown"]),
     ],
