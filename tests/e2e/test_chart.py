@@ -9,7 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import pytest
 import yaml
@@ -36,11 +36,19 @@ def render(values: dict[str, Any], *options: str, chart: Path = CHART) -> dict[s
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in yaml.safe_load_all(run.stdout) if each}
 
 
-def notes(values: dict[str, Any], *options: str) -> str:
-    """What Helm prints after an installation."""
-    command = [HELM, "install", "headroom", CHART, "--namespace=nodes", "--dry-run=client", "--values=-", *options]
-    run = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=True)
-    return run.stdout.partition("NOTES:\n")[2]
+@pytest.fixture
+def notes(tmp_path: Path) -> Callable[..., str]:
+    """What Helm prints after an installation. `helm template` prints a text only in an object."""
+    chart = shutil.copytree(CHART, tmp_path / "headroom")
+    (chart / "templates/NOTES.txt").rename(chart / "NOTES")
+    (chart / "templates/notes.yaml").write_text(
+        '{apiVersion: v1, kind: Notes, metadata: {name: x}, text: {{ tpl (.Files.Get "NOTES") . | toJson }}}\n'
+    )
+
+    def printed(values: dict[str, Any], *options: str) -> str:
+        return render(values, "--namespace=nodes", *options, chart=chart)["Notes/x"]["text"]
+
+    return printed
 
 
 def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
@@ -130,6 +138,20 @@ def test_each_node_has_exactly_one_agent_and_the_first_profile_that_fits(terms: 
         ),
         ({"prometheusRule": {"enabled": True, "rules": {"HeadroomPullStack": {"enabled": False}}}}, "there is no rule HeadroomPullStack"),
         ({"podMonitor": {"enabled": True}}, "need a config.http.listen that Prometheus can reach"),
+        (
+            {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}, "config": {"http": {"listen": "0.0.0.0:19810"}}},
+            "each would scrape every node, with the same labels",
+        ),
+        (
+            {"profiles": [{"name": "x", "nodeSelector": {"a": "1", "b": "2"}}, {"name": "y", "nodeSelector": {"b": "2", "a": "1"}}]},
+            "y selects the nodes of an earlier profile",
+        ),
+        ({"nodeSelector": {"a": ""}, "profiles": [{"name": "x", "nodeSelector": {"a": "1"}}]}, "x selects a=1, but nodeSelector has only nodes"),
+        *(
+            ({"podLabels": {f"app.kubernetes.io/{name}": "x"}}, f"app.kubernetes.io/{name} selects the pods of the chart")
+            for name in ("name", "instance", "component")
+        ),
+        ({"extraContainers": [{"name": "headroom", "image": "x"}]}, "the agent's container is called headroom"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -176,12 +198,43 @@ def test_an_impossible_value_is_refused_with_a_sentence(wrong: dict[str, Any], s
         {"image": {"digest": "latest"}},
         {"tolerations": [{"operator": "Exist"}]},
         {"updateStrategy": {"type": "Recreate"}},
+        {"affinity": {"nodeAffinity": None}},
+        {"affinity": {"nodeAffinity": "zone"}},
+        {"affinity": {"podAffinity": []}},
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}},
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ["zone"]}}}},
+        {"prometheusRule": {"rules": {"HeadroomDown": {"for": "ten minutes"}}}},
+        {"prometheusRule": {"rules": {"HeadroomDown": {"keep_firing_for": "10"}}}},
+        {"podMonitor": {"interval": ""}},
+        {"writableDirectories": ["/etc/docker", "/etc/docker"]},
+        {"securityContext": {"privileged": "yes"}},
+        {"securityContext": {"runAsUser": "root"}},
+        {"securityContext": {"seLinuxOptions": "spc_t"}},
+        {"podMonitor": {"endpoint": {"tls_config": {}}}},
+        {"serviceMonitor": {"endpoint": {"schema": "https"}}},
+        {"fullnameOverride": "x" * 41},
     ],
     ids=json.dumps,
 )
 def test_a_wrong_value_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(AssertionError, match="(?s)values don't meet the specifications"):
         render(wrong)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"updateStrategy": {"rollingUpdate": {"maxSurge": None, "maxUnavailable": "10%"}}},
+        {"fullnameOverride": "x" * 40},
+        {"prometheusRule": {"enabled": True, "rules": {"HeadroomDown": {"for": "1h30m"}, "HeadroomReleased": {"for": "2d"}}}},
+        {"securityContext": {"privileged": True, "allowPrivilegeEscalation": True}},
+        {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}},
+        {"nodeSelector": {"a": ""}, "profiles": [{"name": "x", "nodeSelector": {"a": ""}}]},
+    ],
+    ids=json.dumps,
+)
+def test_a_rare_value_is_accepted(values: dict[str, Any]) -> None:
+    assert render(values)
 
 
 def test_the_restore_pods_run_where_the_agents_ran_within_a_quota() -> None:
@@ -230,10 +283,9 @@ def test_without_a_port_the_probes_ask_the_socket() -> None:
 def test_with_a_web_config_the_probes_ask_the_socket_and_prometheus_uses_tls() -> None:
     values = {
         "config": {"http": {"listen": "0.0.0.0:19810", "web_config": "/web/web-config.yml"}},
-        "podMonitor": {"enabled": True, "endpoint": {"scheme": "https"}},
-        "serviceMonitor": {"enabled": True, "endpoint": {"scheme": "https"}},
     }
-    objects = render(values)
+    monitors = {"podMonitor": {"enabled": True, "endpoint": {"scheme": "https"}}}, {"serviceMonitor": {"enabled": True, "endpoint": {"scheme": "https"}}}
+    objects = {name: each for monitor in monitors for name, each in render({**values, **monitor}).items()}
     [container] = pod_of(objects["DaemonSet/headroom"])["containers"]
     assert [port["containerPort"] for port in container["ports"]] == [19810]
     assert container["livenessProbe"]["exec"]["command"] == ["headroom", "status", "--probe", "/livez"]
@@ -448,6 +500,81 @@ def test_single_rules_can_be_changed_or_switched_off() -> None:
     assert all(changed[name] == plain[name] for name in changed)
 
 
+def test_the_alerts_about_agents_select_those_of_another_name(tmp_path: Path) -> None:
+    values = {"fullnameOverride": "nodes", "prometheusRule": {"enabled": True}}
+    (tmp_path / "rules.yaml").write_text(json.dumps(render(values)["PrometheusRule/nodes"]["spec"]))
+    series = {}
+    for name in ("nodes", "nodes-canary", "node-exporter", "nodesets"):
+        series[f'up{{job="{name}"}}'] = "0x60"
+        series[f'process_start_time_seconds{{job="{name}"}}'] = "0+1x60"
+        series[f'kube_daemonset_status_desired_number_scheduled{{daemonset="{name}"}}'] = "100x60"
+        series[f'kube_daemonset_status_number_ready{{daemonset="{name}"}}'] = "90x60"
+        series[f'kube_pod_status_ready{{pod="{name}-x7k2p",condition="true"}}'] = "0x60"
+    names = ("HeadroomAgentNotReady", "HeadroomDown", "HeadroomNodesWithoutAgent", "HeadroomRestarting")
+    firing = f'count by (alertname) (ALERTS{{alertstate="firing",alertname=~"{"|".join(names)}"}})'
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": text} for name, text in series.items()],
+        "promql_expr_test": [
+            {"expr": firing, "eval_time": "50m", "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 2} for name in names]}
+        ],
+    }
+    (tmp_path / "tests.yaml").write_text(json.dumps({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [case]}))
+    run = subprocess.run(["promtool", "test", "rules", tmp_path / "tests.yaml"], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_helm_test_asks_any_agent_of_the_release() -> None:
+    """Perhaps all nodes belong to a profile."""
+    values = {
+        "profiles": [{**PROFILE, "tolerations": [{"key": "canary", "operator": "Exists"}]}],
+        "securityContext": {"seLinuxOptions": {"type": "spc_t"}},
+        "tolerations": [{"operator": "Exists"}, {"key": "node.kubernetes.io/unreachable"}],
+    }
+    objects = render(values)
+    pod = objects["Pod/headroom-test"]["spec"]
+    [near] = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    for each in agents(objects).values():
+        assert near["labelSelector"]["matchLabels"].items() <= each["spec"]["template"]["metadata"]["labels"].items()
+    other = {"app.kubernetes.io/name": "headroom", "app.kubernetes.io/instance": "headroom"}
+    assert near["labelSelector"]["matchLabels"] == other, "of this release"
+    keys = [toleration.get("key") for toleration in pod["tolerations"]]
+    assert "canary" in keys and "node-role.kubernetes.io/control-plane" in keys
+    assert None not in keys and "node.kubernetes.io/unreachable" not in keys, "the pod would never end there"
+    for container in pod["initContainers"] + pod["containers"]:
+        assert container["securityContext"]["seLinuxOptions"] == {"type": "spc_t"}
+
+
+def test_the_notes_name_a_command_that_finds_an_agent(notes: Callable[..., str]) -> None:
+    assert "kubectl -n nodes exec ds/headroom -- headroom status" in notes({})
+    some = "$(kubectl -n nodes get pods -l app.kubernetes.io/name=headroom,app.kubernetes.io/instance=headroom -o name | head -n 1)"
+    assert f"exec {some} -- headroom status" in notes({"profiles": [PROFILE]})
+
+
+def test_the_notes_of_a_restoration_list_all_nodes_but_the_restored(notes: Callable[..., str]) -> None:
+    """The phase of a pod on a node without a kubelet stays Running."""
+    text = notes({"mode": "restore"})
+    [command] = [line.strip() for line in text.splitlines() if "get pods" in line]
+    assert command.endswith("-o wide | grep -vw Running") and "phase" not in text
+    listed = "NAME READY STATUS NODE\na-1 1/1 Running n1\na-2 1/1 Terminating n2\na-3 0/1 Init:0/1 n3\n"
+    script = f"kubectl() {{ printf '{listed}'; }}; {command}"
+    left = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert [line.split()[-1] for line in left.splitlines()] == ["NODE", "n2", "n3"]
+
+
+def test_before_kubernetes_1_30_an_uninstallation_restores_nothing_and_the_notes_say_so(notes: Callable[..., str]) -> None:
+    """The API server of 1.29 refuses a pod that sleeps in a hook."""
+    for version, restores in (("1.25.0", False), ("1.29.9-gke.1", False), ("1.30.0-gke.1", True), ("1.34.0", True)):
+        option = f"--kube-version={version}"
+        objects = render({}, option)
+        assert [name for name in objects if name.endswith("-restore")] == (["DaemonSet/headroom-restore", "Job/headroom-restore"] if restores else [])
+        assert ("sleep" in json.dumps(objects)) == restores
+        text = notes({}, option)
+        assert ("Kubernetes before 1.30 cannot wait" in text) == (not restores)
+        assert ("Helm cannot count the nodes" in text) == restores
+    assert render({"mode": "restore"}, "--kube-version=1.25.0")["DaemonSet/headroom"]
+
+
 def test_the_dashboard_is_a_config_map_for_the_sidecar() -> None:
     values = {"enabled": True, "namespace": "monitoring", "annotations": {"grafana_folder": "Nodes"}}
     one = render({"dashboard": values})["ConfigMap/headroom-dashboard"]
@@ -460,12 +587,22 @@ def test_names_and_labels_reach_all_objects() -> None:
     values = {
         "fullnameOverride": "nodes", "commonLabels": {"team": "infra"}, "revisionHistoryLimit": 3,
         "extraContainers": [{"name": "proxy", "image": "proxy:1"}], "config": {"http": {"listen": "0.0.0.0:1"}},
-        **{name: {"enabled": True} for name in ("podMonitor", "serviceMonitor", "prometheusRule", "dashboard", "networkPolicy")},
+        "podLabels": {"pool": "all"}, "podAnnotations": {"inject": "false"},
+        **{name: {"enabled": True} for name in ("prometheusRule", "dashboard", "networkPolicy")},
     }  # fmt: skip
-    objects = render(values)
-    for name, each in objects.items():
-        assert each["metadata"]["name"].split("-")[0] == "nodes", name
-        assert each["metadata"]["labels"]["team"] == "infra", name
+    kinds, objects = set(), {}
+    for more in ({"podMonitor": {"enabled": True}}, {"serviceMonitor": {"enabled": True}}, {"mode": "restore"}):
+        objects |= (rendered := render({**values, **more}))
+        for name, each in rendered.items():
+            assert each["metadata"]["name"].split("-")[0] == "nodes", name
+            assert each["metadata"]["labels"]["team"] == "infra", name
+            pod = each if each["kind"] == "Pod" else each.get("spec", {}).get("template")
+            if pod:
+                kinds.add(each["kind"])
+                assert {"team": "infra", "pool": "all"}.items() <= pod["metadata"]["labels"].items(), name
+                assert {"inject": "false"}.items() <= pod["metadata"]["annotations"].items(), name
+    assert kinds == {"DaemonSet", "Job", "Pod"}
+    objects |= render(values)
     agent = objects["DaemonSet/nodes"]
     assert agent["spec"]["template"]["metadata"]["labels"]["team"] == "infra" and agent["spec"]["revisionHistoryLimit"] == 3
     assert [container["name"] for container in pod_of(agent)["containers"]] == ["headroom", "proxy"]

@@ -56,6 +56,17 @@ root with the values of that profile, the name of its objects, and the terms of 
 {{- $result := index . 1 }}
 {{- $scopes := list }}
 {{- $names := list "restore" "check-config" }}
+{{- $selectors := list }}
+{{- range list "name" "instance" "component" }}
+{{- if hasKey $root.Values.podLabels (printf "app.kubernetes.io/%s" .) }}
+{{- fail (printf "podLabels: app.kubernetes.io/%s selects the pods of the chart: choose another label" .) }}
+{{- end }}
+{{- end }}
+{{- range $root.Values.extraContainers }}
+{{- if eq .name "headroom" }}
+{{- fail "extraContainers: the agent's container is called headroom: choose another name" }}
+{{- end }}
+{{- end }}
 {{- /* The terms are alternatives. They select the nodes that no earlier profile has. */}}
 {{- $terms := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $root.Values.affinity }}
 {{- range $profile := append ($root.Values.profiles | default list) dict }}
@@ -64,8 +75,12 @@ root with the values of that profile, the name of its objects, and the terms of 
 {{- end }}
 {{- $names = append $names $profile.name }}
 {{- $selector := $profile.nodeSelector | default dict }}
+{{- if has $selector $selectors }}
+{{- fail (printf "profiles: %s selects the nodes of an earlier profile, so it would have none: change its nodeSelector" $profile.name) }}
+{{- end }}
+{{- $selectors = append $selectors $selector }}
 {{- range $label, $value := $selector }}
-{{- if ne $value (get $root.Values.nodeSelector $label | default $value) }}
+{{- if and (hasKey $root.Values.nodeSelector $label) (ne $value (get $root.Values.nodeSelector $label)) }}
 {{- fail (printf "profiles: %s selects %s=%s, but nodeSelector has only nodes with %s=%s" $profile.name $label $value $label (get $root.Values.nodeSelector $label)) }}
 {{- end }}
 {{- end }}
@@ -80,7 +95,7 @@ root with the values of that profile, the name of its objects, and the terms of 
 {{- $_ := set $values $key $value }}
 {{- end }}
 {{- end }}
-{{- if not (has (toString (dig "rollingUpdate" "maxSurge" 0 $values.updateStrategy)) (list "0" "0%")) }}
+{{- if not (has (dig "rollingUpdate" "maxSurge" 0 $values.updateStrategy | default 0 | toString) (list "0" "0%")) }}
 {{- fail "updateStrategy: maxSurge starts a second agent on a node, where both need the same port and the same lock: use maxUnavailable" }}
 {{- end }}
 {{- $scopes = append $scopes (dict "Values" $values "Chart" $root.Chart "Release" $root.Release "Files" $root.Files
@@ -114,6 +129,9 @@ root with the values of that profile, the name of its objects, and the terms of 
 {{- $labels := $daemonset.spec.template.metadata.labels }}
 {{- $_ := mustMergeOverwrite $labels (deepCopy $values.podLabels) $own }}
 {{- $_ := merge $labels $values.commonLabels }}
+{{- with $values.podAnnotations }}
+{{- $_ := set $daemonset.spec.template.metadata "annotations" . }}
+{{- end }}
 {{- $_ := set $daemonset.spec "revisionHistoryLimit" $values.revisionHistoryLimit }}
 {{- $_ := set $pod "priorityClassName" $values.priorityClassName }}
 {{- $_ := set $pod "nodeSelector" (deepCopy $values.nodeSelector) }}
@@ -157,17 +175,12 @@ root with the values of that profile, the name of its objects, and the terms of 
 {{- end }}
 
 {{- /*
-(scope, job): prints the Job job.name of a hook, which Helm waits for. It tolerates no taint of a node whose kubelet is gone,
-because its pod would never end there.
+(scope): prints the tolerations of the pods of hooks, which Helm waits for. They tolerate no taint of a node whose kubelet is gone,
+because they would never end there.
 */}}
-{{- define "headroom.job" }}
-{{- $root := index . 0 }}
-{{- $job := index . 1 }}
-{{- $values := $root.Values }}
-{{- $object := dict "metadata" (dict "labels" (dict "app.kubernetes.io/name" $job.name)) }}
-{{- include "headroom.metadata" (list $root $object $job.name) }}
-{{- $tolerations := $values.hookTolerations }}
-{{- range $values.tolerations }}
+{{- define "headroom.hook-tolerations" -}}
+{{- $tolerations := .Values.hookTolerations }}
+{{- range .Values.tolerations }}
 {{- if and .key (not (hasPrefix "node.kubernetes.io/" .key)) }}
 {{- $tolerations = append $tolerations . }}
 {{- else if not .key }}
@@ -176,6 +189,32 @@ because its pod would never end there.
 {{- end }}
 {{- end }}
 {{- end }}
+{{- uniq $tolerations | toYaml }}
+{{- end }}
+
+{{- /* (scope, object, name): prints the metadata of a pod of a hook, without a name. */}}
+{{- define "headroom.hook-pod-metadata" -}}
+{{- $values := (index . 0).Values }}
+{{- $object := dict "metadata" (dict "labels" (dict "app.kubernetes.io/name" (index . 1))) }}
+{{- include "headroom.metadata" (list (index . 0) $object (index . 1)) -}}
+labels: {{ merge $object.metadata.labels $values.podLabels | toYaml | nindent 2 }}
+{{- with $values.podAnnotations }}
+annotations: {{ toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* Prints something if `helm uninstall` restores the nodes: its Job sleeps, which Kubernetes can do since 1.30. */}}
+{{- define "headroom.restores" -}}
+{{ and .Values.restore.enabled (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) | ternary "yes" "" }}
+{{- end }}
+
+{{- /* (scope, job): prints the Job job.name of a hook. */}}
+{{- define "headroom.job" }}
+{{- $root := index . 0 }}
+{{- $job := index . 1 }}
+{{- $values := $root.Values }}
+{{- $object := dict "metadata" (dict "labels" (dict "app.kubernetes.io/name" $job.name)) }}
+{{- include "headroom.metadata" (list $root $object $job.name) }}
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -191,6 +230,7 @@ spec:
   backoffLimit: {{ $job.tries }}
   activeDeadlineSeconds: {{ $job.seconds }} # instead of a hook that hangs until Helm gives up
   template:
+    metadata: {{- include "headroom.hook-pod-metadata" (list $root $job.name) | nindent 6 }}
     spec:
       automountServiceAccountToken: false
       restartPolicy: Never
@@ -206,9 +246,7 @@ spec:
       {{- with $values.affinity }}
       affinity: {{ toYaml . | nindent 8 }}
       {{- end }}
-      {{- with $tolerations }}
-      tolerations: {{ uniq . | toYaml | nindent 6 }}
-      {{- end }}
+      tolerations: {{- include "headroom.hook-tolerations" $root | nindent 6 }}
       securityContext: {seccompProfile: {type: RuntimeDefault}}
       containers:
       {{- range $job.containers }}
