@@ -243,13 +243,16 @@ class Cluster:
             (node / "cni" / name).chmod(0o755)
         (node / "kubelet.yaml").write_text(KUBELET.format(node, CGROUP))
         (node / "kubelet.conf.d").mkdir()
-        path = f"PATH={self.containerd}:{os.environ['PATH']}"  # containerd looks for its shim there
-        self.spawn("containerd", "env", path, str(self.containerd / "containerd"), node=True)
-        until(lambda: self.ctr("version").returncode == 0, "containerd answers")
+        self.start_containerd()
         write_image(self.directory / "tools.tar", TOOLS)
         for image in (self.directory / "tools.tar", *self.images):
             self.ctr("images", "import", str(image), check=True)
         self.start_kubelet()
+
+    def start_containerd(self) -> None:
+        path = f"PATH={self.containerd}:{os.environ['PATH']}"  # containerd looks for its shim there
+        self.spawn("containerd", "env", path, str(self.containerd / "containerd"), node=True)
+        until(lambda: self.ctr("version").returncode == 0, "containerd answers")
 
     def start_kubelet(self) -> None:
         """Also again, after a change of its files."""
@@ -283,7 +286,8 @@ class Cluster:
         self.start_node()
         until(lambda: "default" in self.kubectl("get", "serviceaccount", check=False), "a service account")
 
-    def stop(self) -> None:
+    def end_programs(self) -> None:
+        """Ends the kubelet, all containers and containerd, as a reboot of the node does."""
         self.end("kubelet")
         if "containerd" in self.processes:
             for task in self.ctr("tasks", "ls", "--quiet").stdout.split():
@@ -298,6 +302,9 @@ class Cluster:
                         os.kill(int(process.name), signal.SIGKILL)
                 except OSError:
                     pass
+
+    def stop(self) -> None:
+        self.end_programs()
         for name in ("node", "kube-scheduler", "kube-controller-manager", "kube-apiserver", "etcd"):
             self.end(name, signal.SIGKILL)
         time.sleep(0.5)

@@ -255,8 +255,11 @@ def fill(where: Space, count: int, family: int = 4, **more: Any) -> None:
 class BusyCpus:
     """Keeps all CPUs busy."""
 
+    def __init__(self, count: int = os.cpu_count() or 1) -> None:
+        self.count = count
+
     def __enter__(self) -> "BusyCpus":
-        self.processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+        self.processes = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(self.count)]
         time.sleep(0.2)
         return self
 
