@@ -566,6 +566,7 @@ def test_a_canary_of_another_release_takes_over_its_node_and_gives_it_back(clust
         until(ready, f"{name} alone is ready", timeout=120)
         [container] = json.loads(cluster.kubectl(*IN, "get", pod(cluster), "--output=json"))["spec"]["containers"]
         assert container["image"] == f"headroom:{tag}"
+        assert "Phase:          Succeeded" in cluster.helm("test", "headroom", *IN), "also while no node has the general values"
         now = json.loads(cluster.kubectl(*IN, "exec", pod(cluster), "--", "headroom", "status", "--json"))
         assert next(s for s in now["settings"] if s["name"] == THRESHOLDS[2])["original"] == original
     assert min(lowest) == 100000, "the values stay"
