@@ -246,7 +246,7 @@ spec:
       {{- with $values.affinity }}
       affinity: {{ toYaml . | nindent 8 }}
       {{- end }}
-      tolerations: {{- include "headroom.hook-tolerations" $root | nindent 6 }}
+      tolerations: {{- include "headroom.hook-tolerations" $root | nindent 8 }}
       securityContext: {seccompProfile: {type: RuntimeDefault}}
       containers:
       {{- range $job.containers }}
