@@ -122,8 +122,8 @@ static int print_text(const char *text)
 	_cleanup_free_ char *quoted = NULL, *clean = must(strdup(text));
 
 	hide_secrets(clean);
-	if (clean[0] && !strpbrk(clean, "!&*:#,[]{}|>@`\"'%\\ \t\n?") && clean[0] != '-' &&
-		!streq(clean, "null") && !streq(clean, "~"))
+	if (clean[0] && !strpbrk(clean, "!&*:#,[]{}|>@`\"'%\\ \t\n?~") && clean[0] != '-' &&
+		strcasecmp(clean, "null") != 0)
 		return printf("%s", clean);
 	value = must(cJSON_CreateString(clean));
 	quoted = must(cJSON_PrintUnformatted(value));
@@ -161,25 +161,35 @@ static void print_value(const struct config *config, const struct config_option 
 			column += print_item(config, option, i);
 		}
 		column += printf("]");
-	} else if (text[0]) {
+	} else if (text[0] || config_is_given(config, option->name)) {
 		column += print_text(text);
-	}
+	} /* else null: "" is another value where the default is not empty */
 	print_from(column, config_where(config, option->name));
 }
 
-static void print_sysctls(const struct config *config)
+static void print_sysctls(const struct config_sysctl *sysctls, size_t n)
 {
-	size_t n;
-	const struct config_sysctl *sysctls = config_sysctls(config, &n);
-
 	for (size_t i = 0; i < n; i++) {
-		int column = printf("  %s: ", sysctls[i].name);
+		int column = printf("  ");
 
-		column += sysctls[i].exact ? printf("{value: ") : 0;
-		column += print_text(sysctls[i].value);
+		column += print_text(sysctls[i].name);
+		column += printf(": %s", sysctls[i].exact ? "{value: " : "");
+		column += sysctls[i].value[0] ? print_text(sysctls[i].value) : printf("null");
 		column += sysctls[i].exact ? printf(", exact: true}") : 0;
 		print_from(column, sysctls[i].position);
 	}
+}
+
+/* Without the null of a removed one the profile would set it again. */
+static void print_all_sysctls(const struct config *config)
+{
+	const struct config_sysctl *sysctls;
+	size_t n;
+
+	sysctls = config_sysctls(config, &n);
+	print_sysctls(sysctls, n);
+	sysctls = config_removed_sysctls(config, &n);
+	print_sysctls(sysctls, n);
 }
 
 /* Writes the sections of a name that the name before it does not have. Returns the indent. */
@@ -198,21 +208,29 @@ static int print_sections(const char *name, const char *before)
 	return indent;
 }
 
-/* A value of a section itself, such as keep, replaces its keys. */
+/* Returns whether a section has one value, such as keep, and not its keys. */
+static bool is_one_value(const struct config *config, const char *section)
+{
+	for (size_t i = 0; option_tables[i]; i++)
+		for (const struct config_option *row = option_tables[i]; row->name; row++)
+			if (option_is_below(row->name, section) && !streq(row->name, section) &&
+				config_is_given(config, row->name))
+				return false;
+	return config_text(config, section)[0];
+}
+
+/* A section that may have one value shows it, or its keys. */
 static bool is_shown(const struct config *config, const struct config_option *option)
 {
 	char name[OPTION_NAME_MAX];
 
 	set_text(name, option->name);
 	if (option_is_section(option_tables, name) && option->type != OPTION_SYSCTLS)
-		return config_text(config, name)[0];
+		return is_one_value(config, name);
 	for (char *dot; (dot = strrchr(name, '.'));) {
 		*dot = '\0';
-		for (size_t i = 0; option_tables[i]; i++)
-			for (const struct config_option *row = option_tables[i]; row->name; row++)
-				if (streq(row->name, name) && row->type != OPTION_SYSCTLS &&
-					config_text(config, name)[0])
-					return false;
+		if (option_find(option_tables, name) && is_one_value(config, name))
+			return false;
 	}
 	return true;
 }
@@ -229,7 +247,7 @@ static void print_config(const struct config *config)
 				continue;
 			if (row->type == OPTION_SYSCTLS) {
 				printf("%s:\n", row->name);
-				print_sysctls(config);
+				print_all_sysctls(config);
 				snprintf(before, sizeof(before), "%s.", row->name);
 				continue;
 			}

@@ -676,15 +676,16 @@ static void merge_sysctl(struct config *config, const struct tree *tree)
 			name, text_quote(quoted, sysctl->value));
 }
 
-/* Removes the values of earlier files and of the profile for name and all names below it. */
-static void clear_below(struct config *config, const char *name)
+/*
+ * Removes the values of earlier files and of the profile for name and all names below it. null: the
+ * value that does so.
+ */
+static void clear_below(struct config *config, const char *name, const struct tree *null)
 {
-	static const struct tree cleared = {.kind = TREE_NULL};
-
 	for (size_t i = 0; i < config->n_rows; i++) {
 		if (!option_is_below(config->rows[i].option->name, name))
 			continue;
-		config->rows[i].tree = &cleared;
+		config->rows[i].tree = null;
 		if (config->rows[i].option->type == OPTION_SYSCTLS)
 			config->n_sysctls = 0;
 	}
@@ -692,6 +693,7 @@ static void clear_below(struct config *config, const char *name)
 
 static void merge_map(struct config *config, const char *section, const struct tree *map)
 {
+	static const struct tree none = {.kind = TREE_NULL};
 	const struct row *parent = config_row(config, section);
 
 	for (const struct tree *tree = map->first; tree; tree = tree->next) {
@@ -713,7 +715,7 @@ static void merge_map(struct config *config, const char *section, const struct t
 		} else if (!row && !is_section) {
 			unknown_key(config, config->tables, section, tree->key);
 		} else if (tree->kind == TREE_NULL) {
-			clear_below(config, name);
+			clear_below(config, name, tree);
 		} else if (tree->kind == TREE_MAP && (is_section || type == OPTION_SYSCTLS)) {
 			if (row && type != OPTION_SYSCTLS) /* it replaces a choice such as keep */
 				row->tree = tree;
@@ -725,7 +727,7 @@ static void merge_map(struct config *config, const char *section, const struct t
 				check_list(config, row->option, tree);
 			else
 				check_value(config, row->option, name, value);
-			clear_below(config, name);
+			clear_below(config, name, &none);
 			row->tree = value;
 		}
 	}
@@ -968,19 +970,20 @@ static void apply_default(struct config *config, struct row *row)
 			config, TREE_TEXT, (struct config_position){.file = "default"}, text);
 }
 
+/* Those without a value come last. */
 static int by_name(const void *a, const void *b)
 {
 	const struct config_sysctl *x = a, *y = b;
 
-	return strcmp(x->name, y->name);
+	return !x->value[0] != !y->value[0] ? !x->value[0] - !y->value[0]
+					    : strcmp(x->name, y->name);
 }
 
-/* Adds the values of the profile that no file overrides, and drops the removed sysctls. */
+/* Adds the values of the profile that no file overrides. */
 static void apply_profile(struct config *config, const char *profile)
 {
 	const struct config_position position = {.file = config->profile};
-	bool no_sysctls = config_row(config, "sysctl")->tree != NULL;
-	size_t kept = 0;
+	const struct tree *no_sysctls = config_row(config, "sysctl")->tree; /* null */
 
 	snprintf(config->profile, sizeof(config->profile), "profile %s", profile);
 	for (const struct profile_row *given = profile_rows; given->name; given++) {
@@ -992,20 +995,20 @@ static void apply_profile(struct config *config, const char *profile)
 			continue;
 		if (row && !row->tree)
 			row->tree = tree_new(config, TREE_TEXT, position, given->value);
-		if (!is_sysctl || no_sysctls)
+		if (!is_sysctl)
 			continue;
 		sysctl = config_sysctl(config, given->name + strlen("sysctl."));
 		if (sysctl->position.file)
 			continue;
-		sysctl->position = position;
-		set_text(sysctl->value, given->value);
+		sysctl->position = no_sysctls ? no_sysctls->position : position;
+		set_text(sysctl->value, no_sysctls ? "" : given->value);
 	}
-	for (size_t i = 0; i < config->n_sysctls; i++)
-		if (config->sysctls[i].value[0])
-			config->sysctls[kept++] = config->sysctls[i];
-	config->n_sysctls = kept;
-	if (kept > 1)
-		qsort(config->sysctls, kept, sizeof(*config->sysctls), by_name);
+	if (config->n_sysctls > 1)
+		qsort(config->sysctls, config->n_sysctls, sizeof(*config->sysctls), by_name);
+	while (config->n_sysctls > 0 && !config->sysctls[config->n_sysctls - 1].value[0]) {
+		config->n_sysctls--;
+		config->n_removed++;
+	}
 }
 
 int config_load(const struct config_source *source, const struct config_option *const *tables,
@@ -1228,6 +1231,12 @@ const struct config_sysctl *config_sysctls(const struct config *config, size_t *
 {
 	*n = config->n_sysctls;
 	return config->sysctls;
+}
+
+const struct config_sysctl *config_removed_sysctls(const struct config *config, size_t *n)
+{
+	*n = config->n_removed;
+	return config->sysctls ? config->sysctls + config->n_sysctls : NULL;
 }
 
 static uLong mix_text(uLong sum, const char *text)

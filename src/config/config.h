@@ -192,6 +192,9 @@ const struct config_fault_list *config_warnings(const struct config *config);
 /* Returns the sysctls, sorted by name. */
 const struct config_sysctl *config_sysctls(const struct config *config, size_t *n);
 
+/* Returns the sysctls that files remove, with empty values, sorted by name. */
+const struct config_sysctl *config_removed_sysctls(const struct config *config, size_t *n);
+
 /* Returns a checksum of all effective values. */
 uint32_t config_checksum(const struct config *config);
 

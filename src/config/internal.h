@@ -38,8 +38,9 @@ struct config {
 	const struct config_option *const *tables;
 	struct row *rows; /* in the order of the tables */
 	size_t n_rows, rows_allocated;
-	struct config_sysctl *sysctls; /* sorted; an empty value removes that of the profile */
-	size_t n_sysctls, sysctls_allocated;
+	/* An empty value removes that of the profile. Once loaded, these are behind the others. */
+	struct config_sysctl *sysctls;
+	size_t n_sysctls, n_removed, sysctls_allocated;
 	cJSON *files;       /* [{"name": NAME, "text": TEXT}]; positions point to the names */
 	struct tree *trees; /* a list of all trees */
 	char profile[64];   /* "profile NAME"; positions point to it */

@@ -192,7 +192,7 @@ def test_repeated_reloads_end_with_the_last_configuration(agent) -> None:
 
 
 def test_all_settings_of_each_profile_are_in_sync(agent, run) -> None:
-    for profile in ("kubernetes-node", "etcd", "lxd-host", "microvm-host", "minimal"):
+    for profile in PROFILES:
         one = agent(f"profile: {profile}", name=profile)
         assert run("apply").returncode == 0, "apply ends the release of the last restore"
         states = {s["name"]: s["state"] for s in one.status()["settings"]}
@@ -278,19 +278,73 @@ def test_files_of_conf_d_with_another_ending_are_warned_about(directory: Path, r
 
 
 @pytest.mark.apart
+@pytest.mark.parametrize("name", ["headroom.yml", "headroom.json", "Headroom.yaml"])
+def test_a_main_file_with_another_ending_is_warned_about(directory: Path, run, name: str) -> None:
+    etc = directory / "etc"
+    etc.mkdir()
+    (etc / name).write_text("mode: off\n")
+    (etc / "web-config.yml").write_text("\n")
+    wrap = mounted(f"mount -t tmpfs tmpfs /opt; cp -a /etc /opt; mkdir -p /opt/etc/headroom; mount --bind /opt/etc /etc; mount --bind {etc} /etc/headroom")
+    warning = f"/etc/headroom/{name}:1:1: warning: this file is not read: its name must be headroom.yaml"
+    assert run("check-config", wrap=wrap).stdout.splitlines() == [warning, "OK: no file sets anything: the defaults are used"]
+    (etc / "headroom.yaml").write_text("mode: observe\n")
+    assert run("check-config", wrap=wrap).stdout == "OK: /etc/headroom/headroom.yaml\n"
+
+
+PROFILES = ("kubernetes-node", "etcd", "lxd-host", "microvm-host", "minimal")
+
+# `headroom config` prints each of these configurations, and reads the same values back.
+MERGED = (
+    'mode: observe\nneighbor: {ipv4: keep, ipv6: {gc_thresh3: 200000}}\nsysctl: {vm.max_map_count: {value: 300000, exact: true}, '
+    'net.ipv4.tcp_rmem: {value: "4096 87380 6291456", exact: true}}\ndns: {budgets: [{server: 10.0.0.2, qps: 200}]}\n'
+    'runtime: {mirrors: [{registry: docker.io, url: "https://mirror.example/a"}]}\nimages: {pin: [sandbox, "docker.io/library/a:1"]}',
+    *(f"profile: {profile}" for profile in PROFILES),
+    *(f"profile: {profile}\nsysctl: null\nthp: {{enabled: null, shmem: null}}\nneighbor: null" for profile in PROFILES),
+    "profile: lxd-host\nneighbor: {ipv4: {gc_thresh3: null}, ipv6: null}",
+    "runtime: {max_concurrent_downloads: {value: 7, exact: true}}",
+    "runtime: {max_concurrent_downloads: {value: 7}}",
+    "runtime: {max_concurrent_downloads: {exact: true}}",
+    "runtime: {max_concurrent_downloads: {value: null}}",
+    "runtime: {max_concurrent_downloads: {}}",
+    "runtime: {max_concurrent_downloads: 12}",
+    "runtime: {max_concurrent_downloads: keep, pull_progress_timeout: keep}",
+    'http: {listen: "", socket: "", web_config: "", documents: ""}\nnode_name: ""\nimages: {wave: {start: ""}}',
+    'http: {listen: "[::1]:19811", socket: /run/a b.sock}',
+    *(f"node_name: '{name}'" for name in ("null", "Null", "NULL", "~", "~a", "true", "7", "-", "- a", "a: b", "a #b", "#", "''", '"', "\\", "{a}", "[", "@a", "%a", "?", "*", "=", "é")),
+    "sysctl: {kernel.pid_max: null}",
+    "sysctl: {kernel.pid_max: null, vm.swappiness: null, fs.inotify.max_user_watches: 7}",
+    'sysctl: {kernel.core_pattern: {value: "NULL", exact: true}, net/ipv4/conf/eth0.1/rp_filter: 1, "@a:b.c": 1, mode: observe}',
+    "images: {pin: null, pull: [], archives: [/a b, '/c,d', \"/e'f\", '/g: h']}\nstorage: {processes: ['null', '~']}",
+    "dns: {cluster_servers: auto, cluster_domains: [a.b, 'null'], names: off, budgets: [{server: auto, qps: 5}, {server: '::1', pps: 6, pending: 7}]}",
+    "runtime: {mirrors: [{url: 'https://m.example/v2/hub', override_path: true}, {url: 'https://m.example'}]}",
+    "neighbor: {lower: true, grow: false, ceiling: auto, stale: off, ipv4: {gc_thresh1: 1}}\nthp: {enabled: always}\non_drift: report",
+    "doctor: {ignore: ['filesystem/*', 'pids/cgroup@cgroup:4711']}\nlimits: {raise: [conntrack]}",
+)
+
+
+@pytest.mark.apart
 def test_the_merged_configuration_is_one_that_headroom_reads(directory: Path, run) -> None:
     path, again = directory / "x.yaml", directory / "again.yaml"
-    path.write_text(
-        'mode: observe\nneighbor: {ipv4: keep, ipv6: {gc_thresh3: 200000}}\nsysctl: {vm.max_map_count: {value: 300000, exact: true}, '
-        'net.ipv4.tcp_rmem: {value: "4096 87380 6291456", exact: true}}\ndns: {budgets: [{server: 10.0.0.2, qps: 200}]}\n'
-        'runtime: {mirrors: [{registry: docker.io, url: "https://mirror.example/a"}]}\nimages: {pin: [sandbox, "docker.io/library/a:1"]}\n'
-    )
+
+    def values(file: Path) -> dict:
+        answer = run("config", "--json", "--config", str(file))
+        assert answer.returncode == 0, (answer.stderr, file.read_text())
+        return {name: row["value"] for name, row in json.loads(answer.stdout)["config"].items()}
+
+    for text in MERGED:
+        path.write_text(text + "\n")
+        merged = run("config", "--config", str(path)).stdout
+        again.write_text(merged)
+        assert values(again) == values(path), (text, merged)
+
+
+@pytest.mark.apart
+def test_the_merged_configuration_names_the_file_of_each_value(directory: Path, run) -> None:
+    path = directory / "x.yaml"
+    path.write_text(f'mode: observe\nneighbor: {{ipv4: keep}}\nhttp: {{listen: ""}}\nsysctl: {{kernel.pid_max: null}}\n')
     merged = run("config", "--config", str(path)).stdout
-    assert re.search(rf"^  ipv4: keep +# {path}:2$", merged, re.M), merged
-    again.write_text(merged)
-    assert run("check-config", str(again)).returncode == 0, merged
-    values = [re.sub(" *#.*", "", line) for line in merged.splitlines()]
-    assert values == [re.sub(" *#.*", "", line) for line in run("config", "--config", str(again)).stdout.splitlines()]
+    for line in ("  ipv4: keep +# {}:2", '  listen: "" +# {}:3', "  kernel.pid_max: null +# {}:4", "  fs.inotify.max_user_instances: 8192 +# profile kubernetes-node"):
+        assert re.search(rf"^{line.format(re.escape(str(path)))}$", merged, re.M), merged
     document = json.loads(run("config", "--json", "--config", str(path)).stdout)
     assert document["schema"] == 1 and document["config"]["mode"] == {"value": "observe", "from": f"{path}:1"}
     assert document["config"]["log"] == {"value": "text", "from": "default"}
