@@ -3,6 +3,7 @@
 #include "config/config.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <limits.h>
 #include <sys/un.h>
 
@@ -160,7 +161,15 @@ bool option_is_section(const struct config_option *const *tables, const char *na
 	return false;
 }
 
-/* Returns the Damerau-Levenshtein distance: letters inserted, deleted, replaced or transposed. */
+static bool same_letter(char a, char b)
+{
+	return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/*
+ * Returns the Damerau-Levenshtein distance: letters inserted, deleted, replaced or transposed.
+ * Upper and lower case are the same.
+ */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned char cost[SUGGEST_WORD_MAX + 1][SUGGEST_WORD_MAX + 1];
@@ -172,11 +181,12 @@ static unsigned distance(const char *a, const char *b)
 		cost[0][j] = (unsigned char)j;
 	for (size_t i = 1; i <= rows; i++) {
 		for (size_t j = 1; j <= columns; j++) {
-			unsigned best = cost[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+			unsigned best = cost[i - 1][j - 1] + !same_letter(a[i - 1], b[j - 1]);
 
 			best = MIN(best, cost[i - 1][j] + 1U);
 			best = MIN(best, cost[i][j - 1] + 1U);
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+			if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+				same_letter(a[i - 2], b[j - 1]))
 				best = MIN(best, cost[i - 2][j - 2] + 1U);
 			cost[i][j] = (unsigned char)best;
 		}
@@ -186,14 +196,17 @@ static unsigned distance(const char *a, const char *b)
 
 void suggest_offer(struct suggestion *suggestion, const char *typed, const char *word)
 {
-	size_t len = strlen(word);
+	size_t len = strlen(word), n_typed = strlen(typed);
 	unsigned apart;
 
-	if (len > SUGGEST_WORD_MAX || strlen(typed) > SUGGEST_WORD_MAX)
+	if (len > SUGGEST_WORD_MAX || n_typed > SUGGEST_WORD_MAX)
 		return;
 	apart = distance(typed, word);
-	/* At most two letters, and less than half of the word. */
-	if (apart > 2 || apart * 2 >= len || (suggestion->word[0] && apart >= suggestion->distance))
+	/* At most two letters, and less than half of the word; or the word begins with typed. */
+	if ((apart > 2 || apart * 2 >= len) &&
+		(n_typed < 3 || strncasecmp(typed, word, n_typed) != 0))
+		return;
+	if (suggestion->word[0] && apart >= suggestion->distance)
 		return;
 	set_text(suggestion->word, word);
 	suggestion->distance = apart;

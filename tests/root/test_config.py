@@ -227,7 +227,17 @@ def test_all_faults_are_reported_in_one_run(directory: Path, run) -> None:
 @pytest.mark.apart
 @pytest.mark.parametrize(
     ("text", "likely"),
-    [("mode: enforc", "enforce"), ("on_drift: yeild", "yield"), ("neighbor: {grow: treu}", "true"), ("profile: lxd-hots", "lxd-host")],
+    [
+        ("mode: enforc", "enforce"),
+        ("on_drift: yeild", "yield"),
+        ("neighbor: {grow: treu}", "true"),
+        ("profile: lxd-hots", "lxd-host"),
+        ("profile: kubernetes", "kubernetes-node"),
+        ("profile: Kubernetes_Node", "kubernetes-node"),
+        ("profile: lxd", "lxd-host"),
+        ("profile: MicroVM", "microvm-host"),
+        ("log: JSON", "json"),
+    ],
 )
 def test_a_wrong_choice_suggests_the_likely_one(directory: Path, run, text: str, likely: str) -> None:
     path = directory / "x.yaml"
