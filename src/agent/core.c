@@ -170,8 +170,10 @@ int core_load_config(
 	if (r < 0)
 		return r;
 	tuners_validate(config, faults);
-	if (faults->n > 0)
+	if (faults->n > 0) {
+		config_mark_literals(config, faults);
 		return -EINVAL;
+	}
 	*ret = steal(config);
 	return 0;
 }

@@ -759,23 +759,29 @@ static void check_keys(struct config *config, struct tree *tree)
 	}
 }
 
-/* Warns of texts that a shell or Kubernetes would expand. */
-static void check_literals(struct config *config, const struct tree *tree)
+/* Returns whether a shell or Kubernetes would expand the text. */
+static bool has_variable(const char *text)
+{
+	return strstr(text, "${") || strstr(text, "$(") ||
+	       (text[0] == '$' && isupper((unsigned char)text[1]));
+}
+
+/* Warns of texts with variables. name: the option, or the section. */
+static void check_literals(struct config *config, const char *name, const struct tree *tree)
 {
 	const char *text = tree_text(tree);
-	char quoted[TEXT_QUOTE_MAX];
+	char quoted[TEXT_QUOTE_MAX], below[OPTION_NAME_MAX];
 
-	for (const struct tree *child = tree->first; child; child = child->next)
-		check_literals(config, child);
-	if (text && (strstr(text, "${") || strstr(text, "$(") ||
-			    (text[0] == '$' && isupper((unsigned char)text[1]))))
+	for (const struct tree *child = tree->first; child; child = child->next) {
+		snprintf(below, sizeof(below), "%s%s%s", name, name[0] && child->key ? "." : "",
+			child->key ? child->key->text : "");
+		check_literals(config, below, child);
+	}
+	if (text && has_variable(text))
 		config_fault_add(&config->warnings, &tree->position,
-			"%s%s%s is literal: variables of the environment are not expanded here%s",
-			tree->key ? tree->key->text : "", tree->key ? ": " : "",
-			text_quote(quoted, text),
-			tree->key && streq(tree->key->text, "node_name")
-				? "; without node_name, $NODE_NAME is used"
-				: "");
+			"%s: %s is literal: variables of the environment are not expanded here%s",
+			name, text_quote(quoted, text),
+			streq(name, "node_name") ? "; without node_name, $NODE_NAME is used" : "");
 }
 
 static int by_position(const void *a, const void *b)
@@ -791,7 +797,8 @@ static void document_merge(struct config *config, struct tree *root)
 	size_t first = faults->n;
 
 	check_keys(config, root);
-	check_literals(config, root);
+	check_literals(config, "", root);
+	config->n_literals = config->warnings.n;
 	merge_map(config, "", root);
 	if (faults->n == first)
 		return;
@@ -895,6 +902,21 @@ static int for_each_source(const struct config_source *source,
 	}
 	free(entries);
 	return 0;
+}
+
+/* Returns whether the name differs from the pattern in its ending, or in upper and lower case. */
+static bool is_nearly(const char *name, const char *pattern)
+{
+	static const char *const endings[] = {".yaml", ".yml", ".json", ".conf"};
+	char other[NAME_MAX + 8];
+
+	for (size_t i = 0; i < ARRAY_SIZE(endings); i++) {
+		snprintf(other, sizeof(other), "%.*s%s", (int)strcspn(pattern, "."), pattern,
+			endings[i]);
+		if (fnmatch(other, name, FNM_CASEFOLD | FNM_PERIOD) == 0)
+			return fnmatch(pattern, name, FNM_PERIOD) != 0;
+	}
+	return false;
 }
 
 /* Warns of files of the directory that look like configuration, and are not read. */
@@ -1042,8 +1064,10 @@ int config_load(const struct config_source *source, const struct config_option *
 	r = for_each_source(source, load_file, config);
 	if (r < 0)
 		file_fault(config, source->directory, r);
-	if (faults->n > before)
+	if (faults->n > before) {
+		config_mark_literals(config, faults);
 		return -EINVAL;
+	}
 	profile = config_row(config, "profile");
 	apply_default(config, profile);
 	apply_profile(config, profile->tree->text);
@@ -1060,6 +1084,22 @@ int config_load(const struct config_source *source, const struct config_option *
 const struct config_fault_list *config_warnings(const struct config *config)
 {
 	return &config->warnings;
+}
+
+void config_mark_literals(const struct config *config, struct config_fault_list *faults)
+{
+	for (size_t i = 0; i < config->n_literals; i++) {
+		const struct config_fault *literal = &config->warnings.faults[i];
+
+		for (size_t k = 0; k < faults->n; k++) {
+			struct config_fault *fault = &faults->faults[k];
+
+			if (streq(fault->file, literal->file) && fault->line == literal->line &&
+				fault->column == literal->column)
+				text_append(fault->message, sizeof(fault->message),
+					"; variables are not expanded here");
+		}
+	}
 }
 
 void config_mix_file(const char *path, bool, void *userdata)

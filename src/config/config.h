@@ -189,6 +189,9 @@ bool config_is_chosen(const struct config *config, const char *name);
  */
 const struct config_fault_list *config_warnings(const struct config *config);
 
+/* Says in each fault of a text with ${NAME} that it is literal. config_load() has done so. */
+void config_mark_literals(const struct config *config, struct config_fault_list *faults);
+
 /* Returns the sysctls, sorted by name. */
 const struct config_sysctl *config_sysctls(const struct config *config, size_t *n);
 

@@ -46,6 +46,7 @@ struct config {
 	char profile[64];   /* "profile NAME"; positions point to it */
 	struct config_fault_list *faults; /* during config_load() */
 	struct config_fault_list warnings;
+	size_t n_literals; /* the first warnings: of texts with variables */
 	bool draft;
 };
 

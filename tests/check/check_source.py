@@ -101,7 +101,7 @@ MATCHES = {
     "texts of this program, and words that users type": {
         "src/cli/explain.c": "print_brief",
         "src/cli/screen.c": "passes",
-        "src/config/config.c": "check_literals",
+        "src/config/config.c": "has_variable",
         "src/tuners/names.c": "text_has name_matches",
     },
     "the comment of a generator at the start of its file: no parser keeps comments": {

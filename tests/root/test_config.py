@@ -252,7 +252,8 @@ def test_a_check_without_a_fault_prints_ok_and_warns_of_likely_mistakes(director
     assert run("check-config", str(path)).stdout == f"OK: {path}\n"
     cases = {
         "node_name: ${NODE_NAME}": "node_name: \"${NODE_NAME}\" is literal",
-        "storage: {processes: [$(MY_DB)]}": "is literal",
+        "storage: {processes: [$(MY_DB)]}": 'storage.processes: "$(MY_DB)" is literal',
+        "images: {archives: ['/var/${X}/a.tar']}": 'images.archives: "/var/${X}/a.tar" is literal',
         'http: {listen: "0.0.0.0:19810"}': "http.listen: 0.0.0.0:19810 is every address",
         'http: {listen: "[::]:19810"}': "http.listen: [::]:19810 is every address",
     }
@@ -265,6 +266,27 @@ def test_a_check_without_a_fault_prints_ok_and_warns_of_likely_mistakes(director
     assert run("check-config", str(path)).stdout == f"OK: {path}\n"
     one = agent("mode: observe\nnode_name: $NODE_NAME\n")
     assert re.search(r"config: \S+:\d+:\d+: node_name: .* is literal", one.log)
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(
+    "text",
+    [
+        'http: {listen: "${POD_IP}:19810"}',
+        "http: {web_config: $HOME/x}",
+        'runtime: {mirrors: [{url: "${MIRROR}"}]}',
+        'images: {pull: ["$(NAME) 1"]}',
+        "thp: {enabled: $MODE}",
+        'dns: {budgets: [{server: "${DNS}", qps: 5}]}',
+    ],
+)
+def test_a_fault_of_a_text_with_a_variable_says_that_it_is_literal(directory: Path, run, text: str) -> None:
+    path = directory / "x.yaml"
+    path.write_text(text + "\n")
+    [line] = run("check-config", str(path)).stderr.splitlines()
+    assert line.endswith("; variables are not expanded here"), line
+    path.write_text(text.replace("$", "") + "\n")
+    assert "variables" not in run("check-config", str(path)).stderr
 
 
 @pytest.mark.apart
