@@ -15,6 +15,7 @@
 #include <ctype.h>
 #include <fnmatch.h>
 #include <libgen.h>
+#include <netinet/in.h>
 #include <sys/statvfs.h>
 #include <yaml.h>
 #include <zlib.h>
@@ -874,10 +875,12 @@ static void load_file(const char *path, bool optional, void *userdata)
 		load_text(config, path, text, len);
 }
 
+#define SOURCES "*.yaml"
+
 /* Names with a leading dot are backups of editors, or ..data of a ConfigMap. */
 static int is_source(const struct dirent *entry)
 {
-	return fnmatch("*.yaml", entry->d_name, FNM_PERIOD) == 0;
+	return fnmatch(SOURCES, entry->d_name, FNM_PERIOD) == 0;
 }
 
 /* Calls visit for the main file, then for the files of the directory in name order. Returns 0, or
@@ -920,7 +923,7 @@ static bool is_nearly(const char *name, const char *pattern)
 }
 
 /* Warns of files of the directory that look like configuration, and are not read. */
-static void check_ignored(struct config *config, const char *directory)
+static void check_ignored(struct config *config, const char *directory, const char *pattern)
 {
 	_cleanup_(cleanup_closedir) DIR *files = opendir(directory);
 	const struct dirent *entry;
@@ -928,26 +931,26 @@ static void check_ignored(struct config *config, const char *directory)
 	while (files && (entry = readdir(files))) {
 		_cleanup_free_ char *path = NULL;
 
-		if (entry->d_name[0] == '.' || is_source(entry) ||
-			(fnmatch("*.yml", entry->d_name, FNM_CASEFOLD) != 0 &&
-				fnmatch("*.yaml", entry->d_name, FNM_CASEFOLD) != 0 &&
-				fnmatch("*.json", entry->d_name, FNM_CASEFOLD) != 0))
+		if (!is_nearly(entry->d_name, pattern))
 			continue;
 		must_do(asprintf(&path, "%s/%s", directory, entry->d_name) >= 0);
 		config_fault_add(&config->warnings, &(struct config_position){path, 1, 1},
-			"this file is not read: its name must end in .yaml");
+			"this file is not read: its name must be %s", pattern);
 	}
 }
 
-/* Returns whether the address stands for all interfaces. */
+/* Returns whether the address stands for all interfaces, however it is written. */
 static bool listens_everywhere(const char *listen)
 {
-	static const char *const hosts[] = {"0.0.0.0:", "[::]:", ":", "*:", "[::0]:", "0:"};
+	struct sockaddr_storage address;
+	const struct sockaddr_in *four = (const struct sockaddr_in *)&address;
+	const struct in6_addr *six = &((const struct sockaddr_in6 *)&address)->sin6_addr;
 
-	for (size_t i = 0; i < ARRAY_SIZE(hosts); i++)
-		if (starts_with(listen, hosts[i]))
-			return true;
-	return false;
+	if (listen_address(listen, &address) == 0)
+		return false;
+	if (address.ss_family == AF_INET)
+		return four->sin_addr.s_addr == INADDR_ANY;
+	return IN6_IS_ADDR_UNSPECIFIED(six) || (IN6_IS_ADDR_V4MAPPED(six) && !six->s6_addr32[3]);
 }
 
 /* Without users, whoever reaches the port can read all but the names of DNS queries. */
@@ -1037,7 +1040,9 @@ int config_load(const struct config_source *source, const struct config_option *
 	struct config **ret, struct config_fault_list *faults)
 {
 	_cleanup_(cleanup_config_free) struct config *config = must(calloc(1, sizeof(*config)));
-	_cleanup_free_ char *parent = must(strdup(source->file ? source->file : ""));
+	_cleanup_free_ char *file_copy = must(strdup(source->file ? source->file : ""));
+	const char *parent = dirname(file_copy);
+	const char *slash = source->file ? strrchr(source->file, '/') : NULL;
 	size_t before = faults->n;
 	const cJSON *file;
 	struct row *profile;
@@ -1053,7 +1058,7 @@ int config_load(const struct config_source *source, const struct config_option *
 			row->option = option;
 		}
 	if (source->file)
-		config_check_writers(config, dirname(parent), S_ISVTX); /* as /tmp */
+		config_check_writers(config, parent, S_ISVTX); /* as /tmp */
 	if (source->directory)
 		config_check_writers(config, source->directory, 0);
 	cJSON_ArrayForEach (file, source->texts) {
@@ -1074,7 +1079,9 @@ int config_load(const struct config_source *source, const struct config_option *
 	for (size_t i = 0; i < config->n_rows; i++)
 		apply_default(config, &config->rows[i]);
 	if (source->directory)
-		check_ignored(config, source->directory);
+		check_ignored(config, source->directory, SOURCES);
+	if (source->optional && access(source->file, F_OK) < 0)
+		check_ignored(config, parent, slash ? slash + 1 : source->file);
 	check_listen(config);
 	config->faults = NULL;
 	*ret = steal(config);

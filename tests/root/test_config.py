@@ -256,6 +256,9 @@ def test_a_check_without_a_fault_prints_ok_and_warns_of_likely_mistakes(director
         "images: {archives: ['/var/${X}/a.tar']}": 'images.archives: "/var/${X}/a.tar" is literal',
         'http: {listen: "0.0.0.0:19810"}': "http.listen: 0.0.0.0:19810 is every address",
         'http: {listen: "[::]:19810"}': "http.listen: [::]:19810 is every address",
+        'http: {listen: "[0::0]:19810"}': "http.listen: [0::0]:19810 is every address",
+        'http: {listen: "[0:0:0:0:0:0:0:0]:19810"}': "is every address",
+        'http: {listen: "[::ffff:0.0.0.0]:19810"}': "is every address",
     }
     for text, warning in cases.items():
         path.write_text(text + "\n")
@@ -294,7 +297,7 @@ def test_files_of_conf_d_with_another_ending_are_warned_about(directory: Path, r
     etc = directory / "etc"
     (etc / "conf.d").mkdir(parents=True)
     (etc / "headroom.yaml").write_text("mode: observe\n")
-    for name in ("a.yaml", "b.yml", "C.YAML", "d.json", ".hidden.yml", "e.yaml.rpmsave"):
+    for name in ("a.yaml", "b.yml", "C.YAML", "d.json", "30-f.conf", ".hidden.yml", "e.yaml.rpmsave"):
         (etc / "conf.d" / name).write_text("node_name: there\n" if name == "a.yaml" else "mode: off\n")
     wrap = mounted(f"mount -t tmpfs tmpfs /opt; cp -a /etc /opt; mkdir -p /opt/etc/headroom; mount --bind /opt/etc /etc; mount --bind {etc} /etc/headroom")
     answer = run("check-config", wrap=wrap)
@@ -302,7 +305,7 @@ def test_files_of_conf_d_with_another_ending_are_warned_about(directory: Path, r
     lines = answer.stdout.splitlines()
     assert lines[-1] == "OK: /etc/headroom/headroom.yaml, /etc/headroom/conf.d/a.yaml"
     ignored = {re.match(r"/etc/headroom/conf\.d/(\S+):1:1: warning: this file is not read", line)[1] for line in lines[:-1]}
-    assert ignored == {"b.yml", "C.YAML", "d.json"}
+    assert ignored == {"b.yml", "C.YAML", "d.json", "30-f.conf"}
     merged = run("config", wrap=wrap).stdout
     assert re.search(r"^mode: observe +# /etc/headroom/headroom\.yaml:1$", merged, re.M), merged
     assert re.search(r"^node_name: there +# /etc/headroom/conf\.d/a\.yaml:1$", merged, re.M), merged
