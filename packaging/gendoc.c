@@ -7,6 +7,7 @@
  */
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/cli.h"
 #include "config/internal.h"
@@ -257,6 +258,12 @@ static void put_exits(FILE *out)
 		snprintf(code, sizeof(code), "%d", row->code);
 		put_tagged(out, code, text);
 	}
+}
+
+static void put_message_ids(FILE *out)
+{
+	for (size_t i = 0; i < LOG_KINDS; i++)
+		put_tagged(out, log_kinds[i].id, log_kinds[i].help);
 }
 
 static void put_options(FILE *out)
@@ -809,6 +816,7 @@ static const struct {
 	{"COMMANDS", put_commands},
 	{"OPTIONS", put_options},
 	{"EXITS", put_exits},
+	{"MESSAGE_IDS", put_message_ids},
 	{"COMMAND_WORDS", put_command_words},
 	{"OPTION_WORDS", put_option_words},
 	{"TUNER_WORDS", put_tuner_words},

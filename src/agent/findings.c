@@ -53,10 +53,10 @@ static void log_news(void *userdata, const struct finding *finding, enum finding
 	static const int levels[] = {[SEVERITY_ADVICE] = LOG_NOTICE,
 		[SEVERITY_WARNING] = LOG_WARNING,
 		[SEVERITY_CRITICAL] = LOG_CRIT};
-	static const char *const ids[] = {[FINDING_BEGAN] = LOG_ID_FINDING_BEGAN,
-		[FINDING_ROSE] = LOG_ID_FINDING_ROSE,
-		[FINDING_NAMED] = LOG_ID_FINDING_NAMED,
-		[FINDING_ENDED] = LOG_ID_FINDING_ENDED};
+	static const enum log_kind kinds[] = {[FINDING_BEGAN] = LOG_FINDING_BEGAN,
+		[FINDING_ROSE] = LOG_FINDING_ROSE,
+		[FINDING_NAMED] = LOG_FINDING_NAMED,
+		[FINDING_ENDED] = LOG_FINDING_ENDED};
 	const struct core *core = userdata;
 	char text[FINDING_TEXT_MAX], workload[WORKLOAD_TEXT_MAX] = "";
 	const bool is_limit = limit_row_find(finding->slug);
@@ -67,7 +67,7 @@ static void log_news(void *userdata, const struct finding *finding, enum finding
 	finding_text(finding, text, sizeof(text));
 	if (finding->n_who > 0)
 		workload_describe(&finding->who[0].workload, workload, sizeof(workload));
-	log_fields(&(struct log_fields){ids[news], finding->condition->name,
+	log_fields(&(struct log_fields){kinds[news], finding->condition->name,
 			   finding_reason(finding), is_limit ? finding->slug : NULL, workload},
 		news == FINDING_ENDED ? LOG_NOTICE : levels[finding->severity],
 		finding->condition->name, "%s%s%s%s", news == FINDING_ROSE ? "now " : "",

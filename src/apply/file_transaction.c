@@ -419,7 +419,7 @@ static void apply_file(struct file_job *job, const struct change *first)
 	for (size_t i = 0; r == 0 && i < file.n_changes; i++) {
 		struct change *change = file.changes[i];
 
-		log_info(change->name, "%s -> %s in %s (%s)",
+		log_as(LOG_SETTING_CHANGED, LOG_INFO, change->name, "%s -> %s in %s (%s)",
 			change->file->on_disk[0] ? change->file->on_disk : "nothing", change->new,
 			file.record.path, reason_rows[change->reason].slug);
 		change->held = pending[file.record.activation];
@@ -511,13 +511,15 @@ static int restore_bytes(struct file_job *job, struct work_file *file)
 	if (file->plan_only)
 		return r;
 	if (r < 0)
-		log_error(path, "not restored: %s", file->why[0] ? file->why : strerror(-r));
+		log_as(LOG_SETTING_CHANGED, LOG_ERR, path, "not restored: %s",
+			file->why[0] ? file->why : strerror(-r));
 	else if (file->lost < 0)
-		log_error(path, "%s", file->why);
+		log_as(LOG_SETTING_CHANGED, LOG_ERR, path, "%s", file->why);
 	else
-		log_line(is_changed_by_others(file) ? LOG_NOTICE
-			 : file->written            ? LOG_INFO
-						    : LOG_DEBUG,
+		log_as(LOG_SETTING_CHANGED,
+			is_changed_by_others(file) ? LOG_NOTICE
+			: file->written            ? LOG_INFO
+						   : LOG_DEBUG,
 			path, "%s", describe_bytes(file));
 	return r;
 }
@@ -554,7 +556,7 @@ static int find_copies(struct file_job *job, struct work_file *file)
 			key->wanted, job->wait, file->why);
 	}
 	if (r < 0)
-		log_error(record->path, "restored, but %s", file->why);
+		log_as(LOG_SETTING_CHANGED, LOG_ERR, record->path, "restored, but %s", file->why);
 	return r;
 }
 
@@ -616,7 +618,7 @@ static void keep_original(struct file_job *job, struct work_file *file)
 		snprintf(file->why, sizeof(file->why),
 			"the original of %.120s is kept as %.120s in the state directory", path,
 			name);
-	log_notice(path, "%s", file->why);
+	log_as(LOG_SETTING_CHANGED, LOG_NOTICE, path, "%s", file->why);
 }
 
 /* Restores the bytes, and adds the changes to the plan. 0 or -errno, with why in file. */
@@ -704,13 +706,14 @@ static int roll_back_file(struct file_job *job, const struct file_record *record
 		snprintf(name, sizeof(name), "rejected-%.200s", strrchr(record->path, '/') + 1);
 		if (replace_file(job->journal->dir, name, file.old.bytes, file.old.len, true) < 0)
 			set_text(name, "nowhere");
-		log_error(record->path,
+		log_as(LOG_SETTING_CHANGED, LOG_ERR, record->path,
 			"does not load with the changes of others (%s): the bytes from before our change replace it; theirs are kept as %s in the state directory",
 			why, name);
 		r = replace_old(&file, &file.new, file.record.directories);
 	}
 	if (r < 0)
-		log_error(record->path, "not restored: %s", strerror(-r));
+		log_as(LOG_SETTING_CHANGED, LOG_ERR, record->path, "not restored: %s",
+			strerror(-r));
 	return r;
 }
 
@@ -880,8 +883,8 @@ static const char *without_unit(const char *why, const char *unit)
 static void leave_open(struct file_job *job, const struct restart_history *history, const char *why)
 {
 	job->n_open++;
-	log_warning(history->unit, "the result of its restart is not known: %s",
-		without_unit(why, history->unit));
+	log_as(LOG_RESTART, LOG_WARNING, history->unit,
+		"the result of its restart is not known: %s", without_unit(why, history->unit));
 }
 
 /* Rolls back the files with settings of the last restart. Returns their number. */
@@ -936,14 +939,15 @@ static int roll_back(struct file_job *job, const struct daemon *daemon,
 		snprintf(why + n, EDIT_WHY_MAX - n,
 			"; after %zu restarts within a day it is not restarted with its old file: systemctl restart %.60s",
 			restarts_today(history, now_s()), history->unit);
-	log_error(history->unit,
+	log_as(LOG_RESTART, LOG_ERR, history->unit,
 		"%s: its old file is restored%s; the value is not tried again until another one is configured",
 		without_unit(why, history->unit), spent ? "" : " and it is restarted once more");
 	n = roll_back_files(job, history, why, &failed);
 	history->open = n > 0;
 	(void)file_store(job);
 	if (n == 0)
-		log_error(history->unit, "nothing was restored: the file is not ours");
+		log_as(LOG_RESTART, LOG_ERR, history->unit,
+			"nothing was restored: the file is not ours");
 	else if (failed == n)
 		leave_open(job, history, "no file could be restored");
 	/* With unchanged files it would fail again. */
@@ -963,9 +967,11 @@ static int roll_back(struct file_job *job, const struct daemon *daemon,
 	if (r == -ECANCELED)
 		return r;
 	if (r == 0)
-		log_notice(history->unit, "it answers again, with its old file");
+		log_as(LOG_RESTART, LOG_NOTICE, history->unit,
+			"it answers again, with its old file");
 	else if (!spent)
-		log_error(history->unit, "the restart with the old file failed too: %s",
+		log_as(LOG_RESTART, LOG_ERR, history->unit,
+			"the restart with the old file failed too: %s",
 			without_unit(again, history->unit));
 	if (r < 0 && (failed > 0 || (r != -ETIMEDOUT && r != -EPERM)))
 		leave_open(job, history, again);
@@ -992,9 +998,11 @@ static int close_restart(struct file_job *job, const struct daemon *daemon,
 		return r;
 	}
 	if (r == 0)
-		log_notice(history->unit, "restarted: it answers, with its file as it is now");
+		log_as(LOG_RESTART, LOG_NOTICE, history->unit,
+			"restarted: it answers, with its file as it is now");
 	else
-		log_warning(history->unit, "%s%s", without_unit(why, history->unit),
+		log_as(LOG_RESTART, LOG_WARNING, history->unit, "%s%s",
+			without_unit(why, history->unit),
 			r == -EPERM ? "" : ": its file is left as it is");
 	history->open = false;
 	(void)file_store(job);
@@ -1013,14 +1021,16 @@ static bool daemon_allows(const struct file_job *job, const struct file_change *
 	if (r < 0 && r != -ECANCELED) {
 		snprintf(refusal, sizeof(refusal),
 			"%.60s is not restarted, its files do not load: %s", daemon->unit, why);
-		log_warning(daemon->unit, "%s", without_unit(refusal, daemon->unit));
+		log_as(LOG_RESTART, LOG_WARNING, daemon->unit, "%s",
+			without_unit(refusal, daemon->unit));
 		hold(job, file, REASON_DOES_NOT_LOAD, refusal, FILE_RETRY_US);
 		return false;
 	}
 	if (r == 0)
 		r = systemd_may_restart(&job->host, daemon, job->wait, why);
 	if (r < 0 && r != -ECANCELED) {
-		log_warning(daemon->unit, "%s", without_unit(why, daemon->unit));
+		log_as(LOG_RESTART, LOG_WARNING, daemon->unit, "%s",
+			without_unit(why, daemon->unit));
 		hold(job, file, r == -ENOTCONN ? REASON_NO_SYSTEMD : REASON_RESTART_REFUSED, why,
 			RESTART_REFUSED_US);
 	}
@@ -1077,7 +1087,7 @@ static void restart(struct file_job *job, const struct file_change *file)
 	}
 	history = open_restart(job, file, answered);
 	if (!history) {
-		log_error(daemon->unit,
+		log_as(LOG_RESTART, LOG_ERR, daemon->unit,
 			"not restarted, because it could not be recorded in the journal");
 		hold(job, file, REASON_RESTART_REFUSED, NULL, FILE_RETRY_US);
 		return;
@@ -1123,12 +1133,12 @@ static void reload(struct file_job *job, const struct file_change *file)
 	if (driver && driver->program)
 		r = runtime_reload(&job->host, driver, daemon->socket, daemon->pid, &answer);
 	if (r < 0) {
-		log_warning(unit, "did not reload its configuration: %s",
+		log_as(LOG_RESTART, LOG_WARNING, unit, "did not reload its configuration: %s",
 			r == -ESRCH ? "its process cannot be seen from here" : strerror(-r));
 		hold(job, file, REASON_RELOAD_PENDING, NULL, FILE_RETRY_US);
 		return;
 	}
-	log_info(unit, "asked to reload its configuration");
+	log_as(LOG_RESTART, LOG_INFO, unit, "asked to reload its configuration");
 	hold(job, file, REASON_RELOAD_PENDING, NULL, FILE_RELOAD_AGAIN_US);
 	if (!daemon->socket[0] || !driver->await_reload)
 		return;
@@ -1192,7 +1202,7 @@ static int resume_restarts(struct file_job *job)
 			if (streq(journal->files[k].daemon.unit, history->unit))
 				daemon = &journal->files[k].daemon;
 		if (daemon) {
-			log_notice(history->unit,
+			log_as(LOG_RESTART, LOG_NOTICE, history->unit,
 				"its restart was under way when this program last ended: waiting for an answer");
 			r = systemd_await(
 				&job->host, daemon, history->answered, false, job->wait, why);

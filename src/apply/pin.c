@@ -161,9 +161,10 @@ void pins_restore(struct file_job *job)
 		if (r == 0)
 			forget_record(&pin);
 		if (r < 0)
-			log_error(change->name, "not restored: %s",
+			log_as(LOG_SETTING_CHANGED, LOG_ERR, change->name, "not restored: %s",
 				pin.why[0] ? pin.why : strerror(-r));
 		else if (pin.was)
-			log_info(change->name, PINNED " -> " NOT_PINNED " (original)");
+			log_as(LOG_SETTING_CHANGED, LOG_INFO, change->name,
+				PINNED " -> " NOT_PINNED " (original)");
 	}
 }

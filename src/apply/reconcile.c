@@ -124,7 +124,7 @@ static void judge_difference(
 		drift->at_us[drift->total++ % ARRAY_SIZE(drift->at_us)] = now;
 		drift->at_start =
 			setting->restarted_us > 0 && now - setting->restarted_us < FILE_SEEN_US;
-		log_notice(want->name, "%s changed it to %s (wanted %s)",
+		log_as(LOG_DRIFT, LOG_NOTICE, want->name, "%s changed it to %s (wanted %s)",
 			drift->at_start ? "its program, when it started," : "someone else",
 			seen->current[0] ? seen->current : "nothing", want->wanted);
 	}
@@ -365,7 +365,8 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 			change->retry_us || r == 0 ? change->retry_us : now + RETRY_US;
 		if (r < 0) {
 			if (setting_become(setting, SETTING_FAILED, change->reason, r, change->why))
-				log_warning(change->name, "not set to %s: %s: %s", change->new,
+				log_as(LOG_SETTING_CHANGED, LOG_WARNING, change->name,
+					"not set to %s: %s: %s", change->new,
 					change->why ? change->why : strerror(-r),
 					reason_rows[change->reason].help);
 		} else if (change->held) {
@@ -375,16 +376,16 @@ void reconcile_results(struct node *node, const struct plan *plan, uint64_t now)
 			if (setting_become(setting, yields ? SETTING_YIELDED : SETTING_PENDING,
 				    change->held, 0, change->why) &&
 				!yields)
-				log_info(change->name, "%s is in %s and not in force yet: %s",
-					change->new, change->file->path,
-					reason_rows[change->held].help);
+				log_as(LOG_SETTING_CHANGED, LOG_INFO, change->name,
+					"%s is in %s and not in force yet: %s", change->new,
+					change->file->path, reason_rows[change->held].help);
 		} else {
 			/* gc_thresh2 grows with gc_thresh3, whose line is enough. */
 			bool minor = change->grown && change->target.level == 2;
 
-			log_line(minor ? LOG_DEBUG : LOG_INFO, change->name, "%s -> %s (%s)",
-				change->old[0] ? change->old : "nothing", change->actual,
-				reason_rows[change->reason].slug);
+			log_as(LOG_SETTING_CHANGED, minor ? LOG_DEBUG : LOG_INFO, change->name,
+				"%s -> %s (%s)", change->old[0] ? change->old : "nothing",
+				change->actual, reason_rows[change->reason].slug);
 			copy_text(setting->drift.confirmed, SETTING_VALUE_MAX,
 				change->file ? change->new : change->actual);
 			setting_become(setting, SETTING_IN_SYNC, REASON_IN_SYNC, 0, NULL);

@@ -652,8 +652,8 @@ void values_restore(
 		if (!change->left && change->error == 0 && is_overtaken(host, change, wrote))
 			judge_restore(host, store, change);
 		if (change->reason == REASON_CHANGED_SINCE) {
-			log_notice(change->name, "left at %s: someone else changed it since",
-				change->old);
+			log_as(LOG_SETTING_CHANGED, LOG_NOTICE, change->name,
+				"left at %s: someone else changed it since", change->old);
 			value_store_forget(store, change->name);
 		}
 		if (change->left || change->error < 0 || value_equal(change->old, change->new))
@@ -668,10 +668,10 @@ void values_restore(
 			continue;
 		finish_restore(host, store, change);
 		if (change->error < 0)
-			log_error(change->name, "not restored to %s: %s", change->new,
-				strerror(-change->error));
+			log_as(LOG_SETTING_CHANGED, LOG_ERR, change->name, "not restored to %s: %s",
+				change->new, strerror(-change->error));
 		else if (!value_equal(change->old, change->new))
-			log_info(change->name, "%s -> %s (%s)", change->old, change->new,
-				reason_rows[change->reason].slug);
+			log_as(LOG_SETTING_CHANGED, LOG_INFO, change->name, "%s -> %s (%s)",
+				change->old, change->new, reason_rows[change->reason].slug);
 	}
 }

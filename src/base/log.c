@@ -18,6 +18,31 @@ const char *const log_level_names[] = {
 	[LOG_DEBUG] = "debug",
 };
 
+const struct log_kind_row log_kinds[LOG_KINDS] = {
+	[LOG_OTHER] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b14", "Each line of no other kind."},
+	[LOG_FINDING_BEGAN] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b10", "A finding has begun."},
+	[LOG_FINDING_ROSE] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b11",
+		"The severity of a finding has risen."},
+	[LOG_FINDING_NAMED] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b12",
+		"The workload of a finding has its name now."},
+	[LOG_FINDING_ENDED] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b13", "A finding is over."},
+	[LOG_STARTED] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b15",
+		"The agent has started, with its version and configuration."},
+	[LOG_CONFIG_LOADED] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b16",
+		"A changed configuration is in use."},
+	[LOG_CONFIG_REFUSED] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b17",
+		"The configuration has a fault; the one before stays in use."},
+	[LOG_SETTING_CHANGED] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b18",
+		"The agent has changed or restored a setting, or failed to."},
+	[LOG_DRIFT] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b19",
+		"Someone else has changed a setting of the agent."},
+	[LOG_RESTART] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b1a",
+		"The result of the restart or reload of a runtime, or the reason against it."},
+	[LOG_IMAGE] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b1b",
+		"An image was loaded or pulled, or failed to be."},
+	[LOG_INCIDENT] = {"7d1f6a0c5c0b4b6e9f3ad0c1a2e45b1c", "An incident could not be recorded."},
+};
+
 /* The only global state: any function may log. */
 static struct {
 	int level;
@@ -125,7 +150,7 @@ static size_t list_fields(const struct log_fields *fields, const char *object,
 	struct named_field list[static FIELDS_MAX])
 {
 	const struct named_field all[] = {
-		{"MESSAGE_ID", "message_id", fields->message_id},
+		{"MESSAGE_ID", "message_id", log_kinds[fields->kind].id},
 		{"HEADROOM_OBJECT", "object", object},
 		{"HEADROOM_CONDITION", "condition", fields->condition},
 		{"HEADROOM_REASON", "reason", fields->reason},
@@ -219,8 +244,7 @@ void log_line(int level, const char *object, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	log_arguments(
-		&(struct log_fields){.message_id = LOG_ID_OTHER}, level, object, format, args);
+	log_arguments(&(struct log_fields){0}, level, object, format, args);
 	va_end(args);
 }
 

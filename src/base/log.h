@@ -25,21 +25,39 @@ void log_begin_agent(void);
 /* From now on each line is a JSON object: the option log. */
 void log_set_json(bool json);
 
-/* What a line is about, for programs that read the log. Each may be NULL or empty. */
+/* The kinds of lines. */
+enum log_kind {
+	LOG_OTHER,
+	LOG_FINDING_BEGAN,
+	LOG_FINDING_ROSE,
+	LOG_FINDING_NAMED,
+	LOG_FINDING_ENDED,
+	LOG_STARTED,
+	LOG_CONFIG_LOADED,
+	LOG_CONFIG_REFUSED,
+	LOG_SETTING_CHANGED,
+	LOG_DRIFT,
+	LOG_RESTART,
+	LOG_IMAGE,
+	LOG_INCIDENT,
+	LOG_KINDS,
+};
+
+extern const struct log_kind_row {
+	const char *id; /* systemd.journal-fields(7), MESSAGE_ID: it never changes */
+	const char *help;
+} log_kinds[LOG_KINDS];
+
+/* What a line is about, for programs that read the log. Each text may be NULL or empty. */
 struct log_fields {
-	const char *message_id; /* of its kind: 32 hexadecimal digits */
+	enum log_kind kind;
 	const char *condition, *reason, *limit, *workload;
 };
 
-/* The kinds of lines: systemd.journal-fields(7), MESSAGE_ID. */
-#define LOG_ID_FINDING_BEGAN "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b10"
-#define LOG_ID_FINDING_ROSE  "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b11"
-#define LOG_ID_FINDING_NAMED "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b12"
-#define LOG_ID_FINDING_ENDED "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b13"
-#define LOG_ID_OTHER         "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b14"
-
 void log_fields(const struct log_fields *fields, int level, const char *object, const char *format,
 	...) PRINTF_LIKE(4, 5);
+
+#define log_as(kind_, ...) log_fields(&(struct log_fields){.kind = (kind_)}, __VA_ARGS__)
 
 /*
  * The numbers of recent lines to keep: of warnings and worse, and of the others, so that advice

@@ -123,9 +123,9 @@ const struct config_option core_options[] = {
 			"original more than 80 % is in use."},
 	{"log", OPTION_CHOICE, .choices = log_choices, .def = "text",
 		.help = "The form of the agent's log. text: lines, with time and level unless "
-			"systemd's journal adds them; the journal also gets the fields MESSAGE_ID, "
-			"HEADROOM_OBJECT, HEADROOM_CONDITION, HEADROOM_REASON, HEADROOM_LIMIT and "
-			"HEADROOM_WORKLOAD. json: one JSON object a line."},
+			"systemd's journal adds them; the journal also gets the fields MESSAGE_ID "
+			"(the kinds are in headroom(8)), HEADROOM_OBJECT, HEADROOM_CONDITION, "
+			"HEADROOM_REASON, HEADROOM_LIMIT and HEADROOM_WORKLOAD. json: one JSON object a line."},
 	{"doctor.ignore", OPTION_LIST, .items = ignore_items, .def = "[]",
 		.help = "Findings that need no action on this node: names of limits, conditions, "
 			"reasons, settings and of the checks of `headroom doctor`, or the id of one "

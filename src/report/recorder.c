@@ -400,8 +400,8 @@ static void adopt_step(struct recorder *recorder, struct recorder_step *step)
 	if (step->error < 0 && step->error != -EDQUOT && step->error != -ENOENT &&
 		step->error != -EWOULDBLOCK && !was_refused &&
 		(step->kind == STEP_BEGIN || step->kind == STEP_START))
-		log_notice("incidents", "%s not recorded: %s: %s", step->object,
-			strerror(-step->error), recorder->directory);
+		log_as(LOG_INCIDENT, LOG_NOTICE, "incidents", "%s not recorded: %s: %s",
+			step->object, strerror(-step->error), recorder->directory);
 	free(step->text);
 }
 
@@ -920,8 +920,8 @@ void recorder_close(struct recorder *recorder, uint64_t deadline_us)
 	begin_task(recorder);
 	while (recorder->task) /* each begins the next */
 		if (!task_end(&recorder->task, deadline_us)) {
-			log_notice("incidents", "the disk of %s hangs: they end cut short",
-				recorder->directory);
+			log_as(LOG_INCIDENT, LOG_NOTICE, "incidents",
+				"the disk of %s hangs: they end cut short", recorder->directory);
 			return;
 		}
 	ring_clear(&recorder->ring);

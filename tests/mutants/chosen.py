@@ -81,7 +81,7 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
         "	if (change->error == 0)\n		value_store_forget(store, change->name);\n",
         "	if (change->error <= 0)\n		value_store_forget(store, change->name);\n",
     ),
-    "refusal-without-a-name": ("originals", "src/apply/values.c", "			log_error(change->name, \"not restored to %s: %s\", change->new,", "			log_error(\"value\", \"not restored to %s: %s\", change->new,"),
+    "refusal-without-a-name": ("originals", "src/apply/values.c", "LOG_ERR, change->name, \"not restored to %s: %s\",", "LOG_ERR, \"value\", \"not restored to %s: %s\","),
     "in-sync-without-a-look": ("truth", "src/apply/reconcile.c", "	set_text(setting->actual, want->actual);\n	set_text(setting->original", "	set_text(setting->actual, want->wanted);\n	set_text(setting->original"),
     "in-sync-before-the-restart": ("truth", "src/tuners/runtime/decide.c", "copy_text(want->actual, SETTING_VALUE_MAX, runtime->in_force[setting]);", "copy_text(want->actual, SETTING_VALUE_MAX, key->on_disk);"),
     "old-samples-count": ("truth", "src/agent/core.c", "	if (tuner->ops->sense)\n		return;\n	for (size_t i = 0; i < proposal->n_wants", "	if (tuner->ops)\n		return;\n	for (size_t i = 0; i < proposal->n_wants"),

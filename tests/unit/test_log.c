@@ -23,6 +23,17 @@ TEST(advice_displaces_no_warning)
 		assert_true(events[i].at_us <= events[i - 1].at_us);
 }
 
+TEST(each_kind_has_an_id_and_a_help)
+{
+	for (size_t i = 0; i < LOG_KINDS; i++) {
+		assert_int_equal(strspn(log_kinds[i].id, "0123456789abcdef"), 32);
+		assert_int_equal(strlen(log_kinds[i].id), 32);
+		assert_true(log_kinds[i].help[0]);
+		for (size_t k = 0; k < i; k++)
+			assert_string_not_equal(log_kinds[i].id, log_kinds[k].id);
+	}
+}
+
 TEST(recalled_lines_displace_none_of_this_process)
 {
 	struct log_event events[LOG_EVENTS];

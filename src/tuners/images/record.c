@@ -223,9 +223,10 @@ void record_adopt(struct preload_list *record, const struct preload *found)
 	if (found->reason) {
 		known->failures = old.failures + 1;
 		if (!old.reason || !streq(old.why, found->why))
-			log_warning(name, "%s", found->why);
+			log_as(LOG_IMAGE, LOG_WARNING, name, "%s", found->why);
 	} else if (found->loaded) {
-		log_info(name, "%s%s in %.1f s", found->source[0] ? "loaded from " : "pulled",
-			found->source, (double)found->took_us / (double)USEC_PER_SEC);
+		log_as(LOG_IMAGE, LOG_INFO, name, "%s%s in %.1f s",
+			found->source[0] ? "loaded from " : "pulled", found->source,
+			(double)found->took_us / (double)USEC_PER_SEC);
 	}
 }
