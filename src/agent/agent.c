@@ -512,6 +512,21 @@ static uint64_t signature(const struct agent *agent, const struct config_source 
 	return config_source_signature(source) ^ web_config_signature(agent->web) << 32;
 }
 
+static void set_log_form(const struct config *config)
+{
+	log_set_json(streq(config_text(config, "log"), "json"));
+}
+
+static void log_faults(enum log_kind kind, int level, const struct config_fault_list *list)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		const struct config_fault *fault = &list->faults[i];
+
+		log_as(kind, level, "config", "%s:%u:%u: %s", fault->file, fault->line,
+			fault->column, fault->message);
+	}
+}
+
 /* Replaces agent->web on success; it is NULL without http.web_config. */
 static int load_web(
 	struct agent *agent, const struct config *config, struct config_fault_list *faults)
@@ -522,10 +537,8 @@ static int load_web(
 
 	if (r < 0)
 		return r;
-	for (size_t i = 0; web && i < web->warnings.n; i++)
-		log_warning("config", "%s:%u:%u: %s", web->warnings.faults[i].file,
-			web->warnings.faults[i].line, web->warnings.faults[i].column,
-			web->warnings.faults[i].message);
+	if (web)
+		log_faults(LOG_OTHER, LOG_WARNING, &web->warnings);
 	web_config_unref(agent->web);
 	agent->web = web;
 	return 0;
@@ -533,10 +546,9 @@ static int load_web(
 
 /* Loads and checks a configuration. old: the one in use; NULL at the start. */
 static int load_config(struct agent *agent, const struct config_source *source,
-	const struct config *old, struct config **config)
+	const struct config *old, struct config **config, struct config_fault_list *faults)
 {
 	struct config_fault *fault = &agent->core.config_fault;
-	_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
 	struct config_position position = {.line = 1, .column = 1};
 	struct stat st;
 	int r = -EINVAL;
@@ -547,33 +559,47 @@ static int load_config(struct agent *agent, const struct config_source *source,
 	 */
 	for (size_t i = 0; old && (position.file = config_file(old, i)); i++)
 		if (stat(position.file, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0))
-			config_fault_add(&faults, &position,
+			config_fault_add(faults, &position,
 				"gone or empty since it was loaded: restore it, or restart the "
 				"agent to do without it");
-	if (faults.n == 0)
-		r = core_load_config(source, config, &faults);
+	if (faults->n == 0)
+		r = core_load_config(source, config, faults);
 	if (r == 0) {
-		r = load_web(agent, *config, &faults);
+		r = load_web(agent, *config, faults);
 		if (r < 0)
 			config_free(*config);
 	}
-	if (r == 0)
-		log_set_json(streq(config_text(*config, "log"), "json"));
-	for (size_t i = 0; r == 0 && i < config_warnings(*config)->n; i++) {
-		const struct config_fault *warning = &config_warnings(*config)->faults[i];
-
-		log_warning("config", "%s:%u:%u: %s", warning->file, warning->line, warning->column,
-			warning->message);
+	if (r == 0) {
+		set_log_form(*config);
+		log_faults(LOG_OTHER, LOG_WARNING, config_warnings(*config));
 	}
-	for (size_t i = 0; old && i < faults.n; i++)
-		log_error("config", "%s:%u:%u: %s", faults.faults[i].file, faults.faults[i].line,
-			faults.faults[i].column, faults.faults[i].message);
-	if (!old) /* like a compiler: the agent does not start */
-		config_faults_print(stderr, &faults, "");
-	*fault = faults.n > 0 ? faults.faults[0] : (struct config_fault){0};
-	if (faults.n == 0 && r < 0)
+	*fault = faults->n > 0 ? faults->faults[0] : (struct config_fault){0};
+	if (faults->n == 0 && r < 0)
 		log_error("config", "not loaded: %s", strerror(-r));
 	return r;
+}
+
+/* Loads what the agent begins with: its configuration, or the last good one. 0 or -EINVAL. */
+static int load_first(
+	struct agent *agent, const struct core_options *options, struct config **config)
+{
+	const struct config_source source = core_source(options->config_file);
+	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, web_faults = {0};
+
+	agent->unsaved = load_config(agent, &source, NULL, config, &faults) == 0;
+	if (agent->unsaved)
+		return 0;
+	agent->core.node.is_last_good = agent->core.node.reload_failed = true;
+	if (last_good_load(options, config) < 0) {
+		config_faults_print(stderr, &faults, ""); /* like a compiler */
+		return -EINVAL;
+	}
+	set_log_form(*config);
+	log_faults(LOG_CONFIG_REFUSED, LOG_ERR, &faults);
+	log_as(LOG_CONFIG_REFUSED, LOG_WARNING, "config", "the last good configuration is in use");
+	/* Its faults are logged already; without the file the port stays closed. */
+	(void)load_web(agent, *config, &web_faults);
+	return 0;
 }
 
 /*
@@ -603,6 +629,7 @@ static int become_writer(struct agent *agent)
 
 static void reload(struct agent *agent)
 {
+	_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
 	struct core *core = &agent->core;
 	struct config *config;
 	char changed[512];
@@ -611,8 +638,9 @@ static void reload(struct agent *agent)
 	/* Type=notify-reload requires the time; systemd before 253 ignores it. */
 	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, now_us());
 	agent->source_signature = signature(agent, &core->source);
-	r = load_config(
-		agent, &core->source, core->node.is_last_good ? NULL : core->config, &config);
+	r = load_config(agent, &core->source, core->node.is_last_good ? NULL : core->config,
+		&config, &faults);
+	log_faults(LOG_CONFIG_REFUSED, LOG_ERR, &faults);
 	core->node.reload_failed = r < 0;
 	if (r == 0) {
 		core->node.is_last_good = false;
@@ -625,9 +653,11 @@ static void reload(struct agent *agent)
 		core_reconfigure(core, config);
 		become_writer(agent);
 		serve(agent);
-		log_info("config", "loaded, changed: %s", changed[0] ? changed : "nothing");
+		log_as(LOG_CONFIG_LOADED, LOG_INFO, "config", "loaded, changed: %s",
+			changed[0] ? changed : "nothing");
 	} else {
-		log_warning("config", "the configuration loaded before stays in use");
+		log_as(LOG_CONFIG_REFUSED, LOG_WARNING, "config",
+			"the configuration loaded before stays in use");
 	}
 	poll_all(agent);
 	if (agent->ready)
@@ -814,8 +844,8 @@ static int start(struct agent *agent)
 	}
 	for (size_t i = 0; (file = config_file(core->config, i)); i++)
 		text_append(files, sizeof(files), "%s%s", i > 0 ? ", " : "", file);
-	log_info("agent", "version %s, %s, profile %s, on %s and %s; configuration: %s",
-		HEADROOM_VERSION,
+	log_as(LOG_STARTED, LOG_INFO, "agent",
+		"version %s, %s, profile %s, on %s and %s; configuration: %s", HEADROOM_VERSION,
 		enforcing > 0  ? "enforcing"
 		: released > 0 ? "released"
 			       : "observing",
@@ -829,7 +859,6 @@ static int start(struct agent *agent)
 int agent_run(const struct core_options *options)
 {
 	struct agent agent = {0};
-	const struct config_source source = core_source(options->config_file);
 	struct rlimit files;
 	struct config *config;
 	uint64_t deadline_us;
@@ -850,17 +879,8 @@ int agent_run(const struct core_options *options)
 		files.rlim_cur = MIN(files.rlim_max, 4096);
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
-	agent.unsaved = load_config(&agent, &source, NULL, &config) == 0;
-	if (!agent.unsaved && last_good_load(options, &config) < 0)
+	if (load_first(&agent, options, &config) < 0)
 		return 1;
-	if (!agent.unsaved) {
-		_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
-
-		log_warning("config", "the last good configuration is in use");
-		/* Its faults are logged already; without the file the port stays closed. */
-		(void)load_web(&agent, config, &faults);
-	}
-	agent.core.node.is_last_good = agent.core.node.reload_failed = !agent.unsaved;
 	r = sd_event_new(&agent.event);
 	if (r >= 0)
 		r = core_open(&agent.core, options, agent.event, config);

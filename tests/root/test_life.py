@@ -110,6 +110,23 @@ def test_the_log_is_json_if_asked_for(agent) -> None:
 
 
 @pytest.mark.apart
+def test_the_log_is_json_with_the_last_good_configuration_too(agent) -> None:
+    off = "".join(f"{tuner}: {{mode: off}}\n" for tuner in ("neighbor", "thp", "dns", "runtime", "images", "kubelet", "limits"))
+    one = agent(f"profile: minimal\nlog: json\n{off}")  # one that only observes keeps no configuration
+    until(lambda: (one.directory / "state/config.json").exists(), "the last good configuration")
+    assert one.stop() == 0
+    one = agent("mode: wrong\n")
+    one.wait_condition("ConfigInvalid")
+    one.write_config("mode: false\n")
+    until(lambda: '\\"false\\"' in one.log, "the next fault")
+    assert one.stop() == 0
+    lines = [json.loads(line) for line in one.log.splitlines()]
+    for word in ("wrong", "false"):
+        fault = next(line for line in lines if f'mode: "{word}" is not a valid choice' in line["message"])
+        assert fault["object"] == "config" and fault["level"] == "error", fault
+
+
+@pytest.mark.apart
 def test_the_journal_gets_fields(directory: Path, agent) -> None:
     """The socket of the journal is the test's, in a mount namespace of the agent."""
     journal = directory / "journal"
@@ -131,6 +148,8 @@ def test_the_journal_gets_fields(directory: Path, agent) -> None:
     assert found["MESSAGE"].startswith("ConfigInvalid: ")
     other = next(entry for entry in entries if "HEADROOM_CONDITION" not in entry)
     assert re.fullmatch("[0-9a-f]{32}", other["MESSAGE_ID"]) and other["MESSAGE_ID"] != found["MESSAGE_ID"]
+    kinds = {entry["MESSAGE"].split(":")[0]: entry["MESSAGE_ID"] for entry in entries if entry["HEADROOM_OBJECT"] in ("agent", "config")}
+    assert kinds == {"agent": "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b15", "config": "7d1f6a0c5c0b4b6e9f3ad0c1a2e45b17"}, "as in headroom(8)"
     assert one.log == "", "nothing goes to stderr"
 
 
