@@ -533,17 +533,21 @@ static cJSON *schema_of_items(const struct config_option *rows)
 	return schema;
 }
 
+/* Helm rounds larger numbers: they have to be texts. */
+#define EXACT_NUMBERS "\"minimum\":-9007199254740991,\"maximum\":9007199254740991"
+
 /* The values of a map of sysctls: whole numbers, or any text with `exact`. */
 static void add_sysctl_schema(cJSON *schema)
 {
 	static const char value[] =
-		"{\"type\":[\"integer\",\"string\",\"object\",\"null\"],"
+		"{\"type\":[\"integer\",\"string\",\"object\",\"null\"]," EXACT_NUMBERS ","
 		"\"pattern\":\"^[ \\\\t]*-?[0-9]+([ \\\\t]+-?[0-9]+)*[ \\\\t]*$\","
 		"\"additionalProperties\":false,\"required\":[\"value\"],\"properties\":{"
-		"\"value\":{\"type\":[\"number\",\"string\"]},\"exact\":{\"type\":\"boolean\"}}}";
+		"\"value\":{\"type\":[\"number\",\"string\"]," EXACT_NUMBERS
+		"},\"exact\":{\"type\":\"boolean\"}}}";
 
 	json_adopt(json_object(schema, "patternProperties"), "^[\\w:@-]+([./]+[\\w:@-]+)+$",
-		must(cJSON_Parse(value)));
+		must(cJSON_CreateRaw(value))); /* cJSON would write a rounded number */
 }
 
 /* Adds the properties of a section: its keys, and the sections below it. "": the whole file. */

@@ -38,6 +38,10 @@ socklen_t listen_address(const char *text, struct sockaddr_storage *address)
 	return inet_pton(AF_INET, host, &four->sin_addr) == 1 ? sizeof(*four) : 0;
 }
 
+#define PORT_PATTERN                                                                   \
+	"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|" \
+	"6553[0-5])"
+
 static const char *check_listen(const char *text)
 {
 	struct sockaddr_storage address;
@@ -86,7 +90,8 @@ const struct config_option core_options[] = {
 		.help = "The name of this node in status and metrics. Empty: the "
 			"environment variable NODE_NAME, else the host name."},
 	{"http.listen", OPTION_TEXT, .check = check_listen, .def = "127.0.0.1:19810",
-		.pattern = "^((([0-9]{1,3}\\.){3}[0-9]{1,3}|\\[[0-9A-Fa-f:.]+\\]):[0-9]{1,5})?$",
+		.pattern =
+			"^((([0-9]{1,3}\\.){3}[0-9]{1,3}|\\[[0-9A-Fa-f:.]+\\]):" PORT_PATTERN ")?$",
 		.help = "Address and port for metrics, health and the status page, such as "
 			"127.0.0.1:19810 or [::1]:19810. It is read-only, without "
 			"authentication: everyone who reaches another address than loopback can "

@@ -245,7 +245,7 @@ ITEMS = {"doctor.ignore": "SettingFailed", "dns.cluster_servers": "10.0.0.1", "i
 
 def trials(name, schema):
     """Values that a schema accepts and refuses, at its bounds and of other types."""
-    yield from (None, "", "bogus", [], {"bogus": 1}, "1.2.3.4:5", "/x", "keep", "off")
+    yield from (None, "", "bogus", [], {"bogus": 1}, "1.2.3.4:5", "[::1]:65535", "[::1]:65536", "1.2.3.4:99999", "1.2.3.4:0", "/x", "keep", "off")
     if "string" not in schema.get("type", ()) or "integer" in schema["type"]:
         yield from (False, 0, 1.5)  # the program takes any scalar as a text, which Helm may print otherwise: 1.10 as 1.1
     if "ms" in schema.get("pattern", ""):

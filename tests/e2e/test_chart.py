@@ -187,6 +187,8 @@ def test_an_impossible_value_is_refused_with_a_sentence(wrong: dict[str, Any], s
         {"config": {"dns": {"budgets": [{"qps": 100}]}}},
         {"config": {"limits": {"raise": ["files"]}}},
         {"config": {"sysctl": {"vm.max_map_count": "many"}}},
+        {"config": {"sysctl": {"fs.file-max": 9223372036854775807}}},  # Helm would round it
+        {"config": {"http": {"listen": "0.0.0.0:99999"}}},
         {"config": {"sysctl": {"vm": {"max_map_count": 262144}}}},
         {"profiles": [{"name": "etcd", "nodeSelector": {}}]},
         {"profiles": [{"name": "etcd", "nodeSelector": {"a": "b"}, "replicas": 1}]},
