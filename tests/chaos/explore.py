@@ -212,6 +212,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--replay")
     parser.add_argument("--no-named", action="store_true", help="no named histories first")
     parser.add_argument("--named", action="store_true")
+    parser.add_argument("--first", default="", help="the named history to begin with")
     parser.add_argument("--out", default="build/chaos")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
@@ -224,9 +225,9 @@ def main(arguments: list[str]) -> int:
         print("the history keeps all promises")
         return 0
     if options.seed is None and not options.no_named:
-        for name, steps in NAMED.items():
+        for name in sorted(NAMED, key=lambda name: name != options.first):
             try:
-                replay(session, steps)
+                replay(session, NAMED[name])
             except Exception as why:
                 return tell(session, out, f"history {name}", why)
         print(f"{len(NAMED)} named histories keep all promises")

@@ -11,7 +11,7 @@ from docker import ORIGINAL as DOCKER_ORIGINAL
 from images import APP, CONTENTS, FOREIGN, TOOL
 from kubelet import TEXTS, Mirror
 from node import FIELDS, NEW, OWNERS, WRITES, Node
-from world import SECOND, Actor, Violation, clear
+from world import RUN, SECOND, Actor, Violation, clear
 
 TIMES = [0.2, 1, 2.5, 11, 61, 1800, 90000]
 PERIODS = [0.3, 2, 60, 1800, 86400]
@@ -230,12 +230,32 @@ class Hands:
 
         node.run_all([("unit", verb, (), None, 0)], before, meanwhile=write)
 
+    @combined(verb=VERBS[:2], how=["pull", "refused"])
+    def disturb_a_restart(self, verb: str, how: str) -> None:
+        """A pull begins, or someone breaks containerd's file, while a command is stopped right after it wrote that file."""
+        if self.world.fuse >= 0:
+            return
+
+        def disturb() -> None:
+            self.change_containerd("pulls") if how == "pull" else self.edit_containerd(how)
+
+        stop = {"SHIFT_AFTER": str(FILE), "SHIFT_SIGNAL": str(int(signal.SIGSTOP))}
+        self.node.run_all([("unit", verb, (), None, 0)], str(FILE), env=stop, meanwhile=disturb)
+
     def apply_alone(self, *fields: tuple[str, int]) -> None:
         """The unit's agent has ended, and apply sets what these fields of its configuration want."""
         self.end_agent(int(signal.SIGTERM))
         for field, pick in fields:
             self.edit_config("unit", field, pick, False)
         self.node.run("unit", "apply")
+
+    @combined(name=list(WRITES))
+    def cut_apply_short(self, name: str) -> None:
+        """apply is killed right after it wrote a value."""
+        if self.world.fuse >= 0:
+            return
+        self.end_agent(int(signal.SIGTERM))
+        self.node.run("unit", "apply", env={"SHIFT_AFTER": str(self.node.values[name].path)})
 
     @combined(crash=[0, 0, 4, 8, 12, 16, 18, 20, 24, 26, 28, 30], by=["command", "agent"])
     def cut_restore_short(self, crash: int, by: str) -> None:
@@ -415,6 +435,11 @@ class Hands:
             text = with_key(text, how)
         self.node.runtime.write(text)
 
+    def stick_containerd(self) -> None:
+        """containerd config dump does not end. Only named histories do this."""
+        self.node.runtime.write(FILE.read_text() + "# stuck\n")
+        self.node.cut_off = True  # a change does not end
+
     @step(name=FILES, newer=[True, False], migrates=[False, True], restarts=[True, True, False])
     def upgrade_runtime(self, name: str, newer: bool, migrates: bool, restarts: bool) -> None:
         """A package of another generation: containerd 1.6 or 2.0, Docker 20.10 or 26.1. The file may get its form."""
@@ -569,16 +594,17 @@ class Hands:
 
     # ---- reboot ----
 
-    @step(unit=[True, True, False])
-    def reboot(self, unit: bool) -> None:
-        """A new boot id, an empty /run, the kernel's defaults. The unit may start again."""
+    @step(unit=[True, True, False], keeps_run=[False, False, True])
+    def reboot(self, unit: bool, keeps_run: bool = False) -> None:
+        """A new boot id, the kernel's defaults, and an empty /run, unless the node keeps it. The unit may start again."""
         self.world.end_all()
         self.node.observe()  # what they wrote until they ended
         self.world.tasks.clear()
         self.node.agents.clear()
         self.world.make_room()
         self.node.runtime.process = None
-        clear(Path("/run"))
+        clear(Path("/run"), *([RUN] if keeps_run else []))
+        self.node.cut_off |= keeps_run
         self.node.disturbed = False
         gone = self.world.now - 10
         self.world.monotonic = self.world.boottime = 10 * SECOND

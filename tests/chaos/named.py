@@ -262,6 +262,7 @@ NAMED: dict[str, Steps] = {
         ("start_agent", {"owner": "unit", "crash": 0}),
         ("wait", {"seconds": 2.5}),
         edit("sysctl.mode", 2),
+        edit("thp.mode", 1),
         edit("mode", 0),
         ("hang_up", {}),
         ("wait", {"seconds": 2.5}),
@@ -290,6 +291,69 @@ NAMED: dict[str, Steps] = {
         ("make_immutable", {"name": "containerd.max_concurrent_downloads", "on": True}),
         ("command", {"owner": "unit", "verb": "restore", "only": None, "crash": 26}),
         run("restore"),
+    ],
+    "a_value_that_a_killed_apply_has_just_written_is_restored": [
+        ("cut_apply_short", {"name": "vm.max_map_count"}),
+        run("restore"),
+    ],
+    "records_of_another_boot_are_not_originals": [
+        ("set_value", {"name": "vm.swappiness", "pick": 2}),
+        run("apply"),
+        ("reboot", {"unit": False, "keeps_run": True}),
+        run("apply"),
+        run("restore"),
+    ],
+    "a_restart_with_when_idle_waits_for_a_pull": [
+        edit("runtime.restart", 1),
+        ("disturb_a_restart", {"verb": "apply", "how": "pull"}),
+    ],
+    "a_file_that_others_break_after_a_write_restarts_nothing": [
+        ("disturb_a_restart", {"verb": "apply", "how": "refused"}),
+    ],
+    "a_pull_ends_with_a_restore": [
+        edit("archives", 1),
+        ("end_a_pull", {"end": "restore"}),
+    ],
+    "a_pull_ends_when_images_are_only_observed": [
+        edit("archives", 1),
+        ("end_a_pull", {"end": "observe"}),
+    ],
+    "a_value_that_an_agent_leaves_to_others_is_left_by_its_restore": [
+        edit("on_drift", 2),
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("wait", {"seconds": 2.5}),
+        ("set_value", {"name": "vm.swappiness", "pick": 2}),
+        ("wait", {"seconds": 11}),
+        run("restore"),
+    ],
+    "an_empty_file_changes_nothing": [
+        edit("thp.enabled", 1),
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("wait", {"seconds": 2.5}),
+        ("break_config", {"owner": "unit", "how": "empty"}),
+        ("hang_up", {}),
+        ("wait", {"seconds": 11}),
+    ],
+    "a_release_outlasts_the_process_that_restores": [
+        run("apply"),
+        run("restore"),
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("wait", {"seconds": 2.5}),
+    ],
+    "a_clock_that_is_set_back_does_not_hold_an_image": [
+        ("begin_with_a_clock_ahead", {"ahead": 86400 * 30}),
+    ],
+    "a_name_that_others_move_while_its_archive_is_read_again_stays": [
+        ("move_a_loaded_tag", {"how": "again"}),
+    ],
+    "a_program_that_does_not_end_is_not_left_by_a_killed_agent": [
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("wait", {"seconds": 61}),
+        ("stick_containerd", {}),
+        edit("downloads", 1),
+        ("hang_up", {}),
+        ("end_agent", {"number": 9}),
+        ("edit_containerd", {"how": "original"}),
     ],
     "a_pod_with_its_own_pids_ends_in_time_beside_an_agent": [
         ("start_agent", {"owner": "unit", "crash": 0}),

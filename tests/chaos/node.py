@@ -14,7 +14,7 @@ from docker import Docker
 from images import APP, PATTERN, Images
 from kubelet import Kubelet, Mirror, OwnFile
 from program import Program
-from world import BIN, BOOT_ID, ETC, LAB, RELEASES, RUN, SCRIPTS, STATE, THP, Done, Task, Violation, World, clear, is_stopped, set_immutable
+from world import BOOT_ID, ETC, LAB, RELEASES, RUN, SCRIPTS, STATE, THP, Done, Task, Violation, World, clear, is_stopped, set_immutable
 
 FIGHT_ROUNDS, FIGHT_SECONDS = 5, 600  # until a value is left to others
 UNKNOWN = 3 * 30 + 5.0  # seconds until a value that cannot be read is unknown
@@ -352,8 +352,8 @@ class Node:
 
     def run_all(self, wanted: list[tuple[str, str, tuple[str, ...], str | None, int]], stop_at: int | str = 0, env: dict[str, str] | None = None, meanwhile: Callable[[], None] | None = None) -> list[Done]:
         """
-        Runs commands, and judges what they did. With stop_at the first one stops at a change, or before it writes this file, while
-        the others run and meanwhile is called.
+        Runs commands, and judges what they did. With stop_at the first one stops at a change, or before it writes this file, or as
+        env says, while the others run and meanwhile is called.
         """
         self.observe()
         owner_before, began = self.records_owner(), self.world.now
@@ -369,7 +369,7 @@ class Node:
             args = [verb, *options, *(["--only", only] if only else []), "--config", str(self.configs[owner].path)]
             stop = {"SHIFT_CRASH": str(stop_at), "SHIFT_SIGNAL": str(int(signal.SIGSTOP))} if stop_at and not tasks else env
             if isinstance(stop_at, str):
-                stop = {"SHIFT_STOP": stop_at}
+                stop = env or {"SHIFT_STOP": stop_at}
             pod = "" if owner == "unit" else "host"
             tasks.append(self.world.spawn(*args, owner=owner, crash=crash, env=stop, pod=pod))
             if stop_at and len(tasks) == 1:
@@ -456,7 +456,8 @@ class Node:
                 if quiet and value.text != text and not self.may_write(value, value.text):
                     raise Violation("consent", f"restore of {owner} changed {value.name} of {owner_before}: {done.out}")
             elif done.code == 0:
-                allowed = firsts | ({text} if by_hand else set())
+                others = was.is_of_others() and not was.loose and not self.corrects(value.tuner)
+                allowed = {text} if others else firsts | ({text} if by_hand else set())
                 if quiet and value.text not in allowed:
                     raise Violation("originals", f"restore left {value.name} at {value.text}, not {sorted(allowed)}: {done.out}")
                 complete = all(agent.alive for agent in self.agents.values())  # else one may have named it before it was killed
@@ -495,9 +496,11 @@ class Node:
         found = [c for a in self.agents.values() for c in a.possible]
         return found + [c for owner, _, _ in self.commands for c in (self.configs[owner], *self.good[owner])]
 
-    def enforces(self, tuner: str) -> bool:
-        """Whether an agent may have set a value just before it was restored."""
-        return self.released.get(tuner) != "yes" and any(c.mode(tuner) == "enforce" for a in self.agents.values() for c in a.possible)
+    def corrects(self, tuner: str) -> bool:
+        """Whether an agent may have written over a value of others just before it was restored: by on_drift, or for another configuration."""
+        configs = [c for a in self.agents.values() for c in a.possible]
+        enforces = self.released.get(tuner) != "yes" and any(c.mode(tuner) == "enforce" for c in configs)
+        return enforces and any(c.fields["on_drift"] == "enforce" or c.fields != configs[0].fields for c in configs)
 
     def may_write(self, value: Value, text: str, restores: bool = True) -> bool:
         """Whether an enforcing agent or a command that runs now has consent to write this."""
@@ -535,10 +538,12 @@ class Node:
             text = value.read()
             if text == value.text:
                 continue
+            restoring = any(verb == "restore" for _, verb, _ in self.commands)
             if not self.may_write(value, text):
-                raise Violation("consent", f"{value.name} was changed from {value.text} to {text}: {self.explain()}")
-            restoring = any(verb == "restore" for _, verb, _ in self.commands) and text in value.firsts
-            if restoring and value.is_of_others() and not self.enforces(value.tuner) and not self.may_write(value, text, restores=False):
+                promise = "originals" if value.firsts and restoring else "consent"
+                raise Violation(promise, f"{value.name} was changed from {value.text} to {text}: {self.explain()}")
+            restoring = restoring and text in value.firsts
+            if restoring and value.is_of_others() and not self.corrects(value.tuner) and not self.may_write(value, text, restores=False):
                 raise Violation("consent", f"restore set {value.name} to {text}, others had set it to {value.text}: {self.explain()}")
             if value.by_hand and value.firsts and not self.commands:
                 self.fight(value)
@@ -644,7 +649,8 @@ class Node:
             self.world.settle()
             left |= {str(path) for directory in ("/etc", "/run", "/var/lib") for path in Path(directory).rglob(f"*{NEW}")}
             left |= self.world.mounts() - self.world.mounted
-            left |= {f"process {pid}" for pid in self.world.pids() if os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(BIN)}
+            fakes = {p.process.pid for p in (*self.programs.values(), self.kubelet) if p.process}
+            left |= {f"process {pid} {Path(f'/proc/{pid}/comm').read_text().strip()}" for pid in self.world.pids() if int(pid) not in self.world.kept | fakes}
         if left:
             raise Violation("room", f"{sorted(left)} are left behind: {self.explain()}")
 

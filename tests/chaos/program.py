@@ -122,7 +122,7 @@ class Program:
             raise Violation("consent", f"{self.FILE} was changed after a release: {self.node.explain()}")
         restoring = restoring and key in map(self.key_of, self.firsts)
         theirs, firsts = self.key_of(self.text), map(self.key_of, self.firsts)
-        if restoring and key not in wanted and not self.node.enforces("runtime") and self.last_by_hand and theirs not in (*self.ours, *firsts):
+        if restoring and key not in wanted and not self.node.corrects("runtime") and self.last_by_hand and theirs not in (*self.ours, *firsts):
             raise Violation("consent", f"restore set {self.KEY} to {key}, others had set it to {theirs}: {self.node.explain()}")
         self.ours = set() if restoring else {key}
         if not restoring and (not self.firsts or self.last_by_hand):  # drift makes a new original

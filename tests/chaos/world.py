@@ -134,7 +134,7 @@ class World:
         os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
         # A short slice lets each of many short runs begin soon beside other programs.
         self.libc = ctypes.CDLL(None, use_errno=True)
-        self.libc.syscall(SCHED_SETATTR, 0, struct.pack("<IIQiIQQQ", 48, os.SCHED_OTHER, 0, os.nice(0), 0, SECOND // 10000, 0, 0), 0)
+        self.libc.syscall(SCHED_SETATTR, 0, struct.pack("<IIQiIQQQ", 48, os.sched_getscheduler(0), 0, os.nice(0), 0, SECOND // 10000, 0, 0), 0)
         subprocess.run(["sh", "-c", MOUNTS, "sh", *map(str, (ROOT, BUILD, SCRIPTS))], check=True)
         os.chdir("/")
         self.private, self.mounted = self.private_files(), self.mounts()
@@ -490,11 +490,11 @@ def is_stopped(pid: str) -> bool:
     return b") T " in Path(f"/proc/{pid}/stat").read_bytes()
 
 
-def clear(directory: Path) -> None:
+def clear(directory: Path, *kept: Path) -> None:
     """Removes what is in a directory."""
     if not directory.exists():
         return
-    for entry in directory.iterdir():
+    for entry in {*directory.iterdir()} - {*kept}:
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
         else:

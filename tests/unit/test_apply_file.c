@@ -47,7 +47,7 @@ FIXTURE_TEST(a_replaced_file_keeps_exactly_its_metadata)
 	struct file_bytes old;
 	char value[256];
 	struct stat st;
-	bool acl;
+	bool acl, attributes;
 
 	directory_put(&fixture->root, CONFIG_TOML, "password");
 	old = read_config(fixture);
@@ -56,8 +56,13 @@ FIXTURE_TEST(a_replaced_file_keeps_exactly_its_metadata)
 		      0) == 0;
 	if (geteuid() == 0 && setxattr(old.full, "security.ima", "\4x", 2, 0) < 0)
 		print_message("without security attributes\n");
+	attributes = setxattr(old.full, "user.note", "ours", 4, 0) == 0;
 	assert_int_equal(chmod(old.full, 04640), 0);
 	assert_int_equal(file_put(&old, &bytes_of("passwort")), 0);
+	if (attributes)
+		assert_int_equal(getxattr(old.full, "user.note", value, sizeof(value)), 4);
+	else
+		print_message("without user attributes\n");
 	assert_int_equal(stat(old.full, &st), 0);
 	assert_int_equal(st.st_mode & 07777, 04640);
 	assert_true(getxattr(old.full, "security.ima", value, sizeof(value)) < 0);

@@ -62,6 +62,16 @@ static void poll_node(struct lab *lab)
 	decide_again(lab);
 }
 
+LAB_TEST(maps_of_bpf_that_are_not_watched_are_named)
+{
+	struct limits *limits = lab->self;
+
+	set_text(limits->maps_why, "not permitted");
+	decide_again(lab);
+	if (!strstr(lab->proposal.why, "BPF maps are not watched: not permitted"))
+		fail_msg("%s", lab->proposal.why);
+}
+
 /* The pass found the cgroup, and then its processes ended. */
 LAB_TEST(a_user_whose_processes_have_ended_is_named_by_its_cgroup)
 {

@@ -54,15 +54,31 @@ static bool honours_pins(const char *)
 	return true;
 }
 
-static const struct runtime_driver driver = {
-	.name = "fake", .list = list, .pin = pin, .honours_pins = honours_pins};
+static int edit_pins(const struct host *, const char *, const char *name, bool, char **text,
+	char[static IMAGES_WHY_MAX])
+{
+	*text = must(strdup(name));
+	return 0;
+}
+
+static const struct runtime_driver drivers[] = {
+	{.name = "fake", .list = list, .pin = pin, .honours_pins = honours_pins},
+	{.name = "with a file",
+		.list = list,
+		.honours_pins = honours_pins,
+		.pins_path = "/etc/runtime/pins.conf",
+		.edit_pins = edit_pins},
+};
 
 /* Replaces src/runtime/drivers.c. */
-const struct runtime_driver *const runtime_drivers[] = {&driver, NULL};
+const struct runtime_driver *const runtime_drivers[] = {&drivers[0], &drivers[1], NULL};
 
 const struct runtime_driver *runtime_driver_find(const char *name)
 {
-	return streq(name, driver.name) ? &driver : NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(drivers); i++)
+		if (streq(drivers[i].name, name))
+			return &drivers[i];
+	return NULL;
 }
 
 static void make(struct file_fixture *fixture)
@@ -73,16 +89,21 @@ static void make(struct file_fixture *fixture)
 
 #define PIN_TEST(name) TEST_OF(file_fixture, fixture, make, fixture_clear, name)
 
-static int apply_pin(struct file_fixture *fixture, const char *wanted)
+static int apply_pin_of(struct file_fixture *fixture, const char *runtime, const char *wanted)
 {
 	struct change *change;
 
 	plan_clear(&fixture->job.plan);
 	change = plan_add(&fixture->job.plan, NULL, NAME, "images", NOT_PINNED, wanted);
 	change->kind = SETTING_PIN;
-	change->pin = (struct pin_target){
-		.image = IMAGE, .driver = "fake", .socket = "/run/containerd.sock"};
+	change->pin = (struct pin_target){.image = IMAGE, .socket = "/run/containerd.sock"};
+	set_text(change->pin.driver, runtime);
 	return run_job(fixture, FILE_APPLY);
+}
+
+static int apply_pin(struct file_fixture *fixture, const char *wanted)
+{
+	return apply_pin_of(fixture, "fake", wanted);
 }
 
 /* A pull drops the label. */
@@ -117,6 +138,23 @@ PIN_TEST(a_missing_image_is_not_pinned)
 	assert_int_equal(apply_pin(fixture, PINNED), -ENOENT);
 	assert_int_equal(fixture->job.plan.changes[0].reason, REASON_WRITE_REFUSED);
 	assert_string_equal(fixture->job.plan.changes[0].why, "no such image");
+}
+
+PIN_TEST(a_missing_directory_of_the_file_of_pins_is_named)
+{
+	assert_int_equal(apply_pin_of(fixture, "with a file", PINNED), -ENOENT);
+	assert_string_equal(fixture->job.plan.changes[0].why,
+		"/etc/runtime/pins.conf: its directory is missing: create it");
+}
+
+PIN_TEST(a_pin_of_others_after_ours_was_removed_is_left_by_restore)
+{
+	assert_int_equal(apply_pin(fixture, PINNED), 0);
+	assert_int_equal(apply_pin(fixture, NOT_PINNED), 0);
+	assert_forgotten(fixture);
+	containerd.pinned[0] = true;
+	(void)restore_all(fixture);
+	assert_true(containerd.pinned[0]);
 }
 
 PIN_TEST(a_runtime_that_does_not_answer_keeps_the_record)

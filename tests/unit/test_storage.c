@@ -105,3 +105,14 @@ TEST(the_workload_with_most_of_the_queue_is_named_over_all_disks_below)
 	assert_int_equal(facts.disks.n_databases, 1);
 	cgroups_close(facts.cgroups);
 }
+
+TEST(without_bpf_the_tuner_says_why)
+{
+	_cleanup_free_ struct storage *storage = must(calloc(1, sizeof(*storage)));
+	_cleanup_free_ struct proposal *proposal = must(calloc(1, sizeof(*proposal)));
+
+	set_text(storage->why, "BPF: not permitted");
+	storage_decide(storage, &(struct decide_input){0}, NULL, proposal);
+	assert_string_equal(proposal->why, "BPF: not permitted");
+	proposal_clear(proposal);
+}

@@ -356,3 +356,27 @@ FIXTURE_TEST(invalid_thresholds_are_refused)
 	for (target.level = 0; target.level <= 4; target.level += 4)
 		assert_int_equal(set_target(fixture, &host, &target, "1"), -EINVAL);
 }
+
+DIRECTORY_TEST(a_lock_names_the_process_that_holds_it)
+{
+	char holder[256], expected[64], ready;
+	int ends[2];
+	pid_t pid;
+
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		if (lock_acquire(directory->path, "apply", holder, sizeof(holder)) >= 0)
+			(void)!write(ends[1], "-", 1);
+		pause();
+	}
+	assert_int_equal(read(ends[0], &ready, 1), 1);
+	assert_int_equal(
+		lock_acquire(directory->path, "agent", holder, sizeof(holder)), -EBUSY);
+	snprintf(expected, sizeof(expected), "apply, pid %d", pid);
+	assert_string_equal(holder, expected);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(ends[0]);
+	close(ends[1]);
+}

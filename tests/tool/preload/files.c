@@ -16,7 +16,9 @@
 #define FILES_MAX 1024
 
 static int64_t crash_left;         /* of SHIFT_CRASH; 0: no crash */
-static const char *crash_after;    /* of SHIFT_AFTER: the change after a file got this name */
+static const char *crash_after;    /* of SHIFT_AFTER: right after a write to this kernel file, or the
+				      change after another file got this name */
+static int after_fd = -1;          /* that kernel file, open for a write */
 static const char *stop_at;        /* of SHIFT_STOP: stops before it opens this file for a write */
 static _Thread_local int64_t left; /* until this thread's crash */
 static int crash_signal = SIGKILL; /* of SHIFT_SIGNAL */
@@ -37,6 +39,8 @@ void files_closed(int fd)
 {
 	if (fd > 0 && fd < FILES_MAX)
 		is_kernel_file[fd] = false;
+	if (fd == after_fd)
+		after_fd = -1;
 }
 
 /*
@@ -72,6 +76,9 @@ static int opened(int fd, const char *path, int flags)
 		is_kernel_file[fd] =
 			(flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH) &&
 			(strstr(path, "/proc/sys/") || strstr(path, "/sys/kernel/mm/"));
+	if (fd >= 0 && fd < FILES_MAX && is_kernel_file[fd] && crash_after &&
+		strcmp(path, crash_after) == 0)
+		after_fd = fd;
 	return fd;
 }
 
@@ -124,6 +131,10 @@ ssize_t write(int fd, const void *data, size_t size)
 	/* A write to procfs replaces the value. */
 	if (n > 0 && fd < FILES_MAX && is_kernel_file[fd])
 		(void)!REAL(ftruncate)(fd, n);
+	if (n > 0 && fd == after_fd) {
+		left = 1;
+		before_change();
+	}
 	return n;
 }
 
