@@ -65,6 +65,8 @@ static bool set_number(struct scenario *scenario, void *base, const char *word)
 		summary->now_took_us = number;
 	else if (streq(word, "p99"))
 		summary->p99 = (double)number / 1e6;
+	else if (streq(word, "worst"))
+		summary->worst_us = number;
 	else
 		summary->counts[STORAGE_BUCKETS - 1] = number;
 	return true;
@@ -79,6 +81,7 @@ static bool set_number(struct scenario *scenario, void *base, const char *word)
 NUMBER(syncs)
 NUMBER(took)
 NUMBER(p99)
+NUMBER(worst)
 NUMBER(over)
 NUMBER(now_syncs)
 NUMBER(now_took)
@@ -214,6 +217,7 @@ static const struct scenario_word at[] = {
 	WORD_CALL("syncs", set_syncs),
 	WORD_CALL("took-us", set_took),
 	WORD_CALL("p99-us", set_p99),
+	WORD_CALL("worst-us", set_worst),
 	WORD_CALL("over-1s", set_over),
 	WORD_CALL("now-syncs", set_now_syncs),
 	WORD_CALL("now-took-us", set_now_took),
