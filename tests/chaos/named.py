@@ -241,11 +241,12 @@ NAMED: dict[str, Steps] = {
         ("wait", {"seconds": 61}),
     ],
     "a_setting_whose_file_cannot_be_read_is_not_in_sync": [
+        # Files have the time of the machine. The kubelet must have started after them, or it may run with older values.
+        ("set_wall_clock", {"seconds": 50 * 365 * 86400}),
+        ("edit_kubelet", {"drop_in": True, "how": "plain"}),
         ("run_kubelet", {"how": "start"}),
         edit("manage", 1),
         ("start_agent", {"owner": "unit", "crash": 0}),
-        ("wait", {"seconds": 61}),
-        ("run_kubelet", {"how": "start"}),
         ("wait", {"seconds": 61}),
         ("hang_kubelet", {}),
         ("wait", {"seconds": 1800}),
