@@ -4,6 +4,7 @@
 #include "apply/values.h"
 #include "base/text.h"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -366,13 +367,13 @@ DIRECTORY_TEST(a_lock_names_the_process_that_holds_it)
 	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
 	pid = fork();
 	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (lock_acquire(directory->path, "apply", holder, sizeof(holder)) >= 0)
 			(void)!write(ends[1], "-", 1);
 		pause();
 	}
 	assert_int_equal(read(ends[0], &ready, 1), 1);
-	assert_int_equal(
-		lock_acquire(directory->path, "agent", holder, sizeof(holder)), -EBUSY);
+	assert_int_equal(lock_acquire(directory->path, "agent", holder, sizeof(holder)), -EBUSY);
 	snprintf(expected, sizeof(expected), "apply, pid %d", pid);
 	assert_string_equal(holder, expected);
 	kill(pid, SIGKILL);

@@ -15,11 +15,11 @@
 
 #define FILES_MAX 1024
 
-static int64_t crash_left;         /* of SHIFT_CRASH; 0: no crash */
-static const char *crash_after;    /* of SHIFT_AFTER: right after a write to this kernel file, or the
-				      change after another file got this name */
-static int after_fd = -1;          /* that kernel file, open for a write */
-static const char *stop_at;        /* of SHIFT_STOP: stops before it opens this file for a write */
+static int64_t crash_left;      /* of SHIFT_CRASH; 0: no crash */
+static const char *crash_after; /* of SHIFT_AFTER: right after a write to this kernel file, or the
+				   change after another file got this name */
+static int after_fd = -1;       /* that kernel file, open for a write */
+static const char *stop_at;     /* of SHIFT_STOP: stops before it opens this file for a write */
 static _Thread_local int64_t left; /* until this thread's crash */
 static int crash_signal = SIGKILL; /* of SHIFT_SIGNAL */
 static _Atomic bool is_kernel_file[FILES_MAX];
