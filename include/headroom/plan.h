@@ -41,6 +41,7 @@ struct change {
 	struct file_change *file; /* SETTING_FILE, owned; else NULL */
 	char *cost;               /* of struct want, or NULL; owned */
 	bool left;                /* restore: the setting is left alone, for reason; new is empty */
+	char followed[SETTING_VALUE_MAX]; /* what the kernel set with another value; or empty */
 	/* After apply: */
 	int error;                      /* 0 or -errno */
 	char *why;                      /* details beyond strerror(-error), or NULL; owned */

@@ -415,30 +415,14 @@ static int set_threshold(const struct value_target *target, const char *value)
 
 /* ---- plans ---- */
 
-/* The kernel sets these itself when it gets another value. */
-static const char *const followers[] = {
-	"vm.dirty_background_bytes",
-	"vm.dirty_background_ratio",
-	"vm.dirty_bytes",
-	"vm.dirty_ratio",
-	"vm.min_free_kbytes",
-	"vm.overcommit_kbytes",
-	"vm.overcommit_ratio",
-};
-
-/*
- * Returns whether someone else has written the value since it was judged. wrote: this process has
- * written another value since.
- */
-static bool is_overtaken(const struct host *host, const struct change *change, bool wrote)
+/* Returns whether someone else has written the value since it was judged. */
+static bool is_overtaken(const struct host *host, const struct change *change)
 {
 	char now[SETTING_VALUE_MAX];
 
-	for (size_t i = 0; wrote && i < ARRAY_SIZE(followers); i++)
-		if (streq(change->name, followers[i]))
-			return false;
 	return host_read_value(host, change->target.path, now) == 0 &&
-	       !value_equal(now, change->old) && !value_equal(now, change->new);
+	       !value_equal(now, change->old) && !value_equal(now, change->new) &&
+	       !(change->followed[0] && value_equal(now, change->followed));
 }
 
 static void give_way(struct change *change)
@@ -483,6 +467,36 @@ static int write_and_read_back(const struct host *host, struct change *change)
 	return value_equal(change->actual, change->new) ? 0 : -ERANGE;
 }
 
+/* When the kernel gets a value that begins so, it sets another one itself. */
+static const struct {
+	const char *leader, *follower;
+} followers[] = {
+	{"thp.", "vm.min_free_kbytes"},
+	{"vm.dirty_background_bytes", "vm.dirty_background_ratio"},
+	{"vm.dirty_background_ratio", "vm.dirty_background_bytes"},
+	{"vm.dirty_bytes", "vm.dirty_ratio"},
+	{"vm.dirty_ratio", "vm.dirty_bytes"},
+	{"vm.overcommit_kbytes", "vm.overcommit_ratio"},
+	{"vm.overcommit_ratio", "vm.overcommit_kbytes"},
+};
+
+/* Writes a value, and learns which value its follower has then. */
+static int write_change(const struct host *host, struct plan *plan, struct change *change)
+{
+	struct change *follower = NULL;
+	int r;
+
+	for (size_t i = 0; !follower && i < ARRAY_SIZE(followers); i++)
+		if (starts_with(change->name, followers[i].leader))
+			follower = find_named(plan->changes, plan->n, followers[i].follower);
+	if (follower && is_overtaken(host, follower))
+		follower = NULL;
+	r = write_and_read_back(host, change);
+	if (follower)
+		(void)host_read_value(host, follower->target.path, follower->followed);
+	return r;
+}
+
 static bool restores(const struct change *change)
 {
 	return change->reason == REASON_NO_LONGER_CONFIGURED;
@@ -502,32 +516,25 @@ static void finish_restore(
 		change->reason = REASON_NOT_RESTORED;
 }
 
-/* Writes the originals of values that are no longer configured. Returns whether it wrote any. */
-static bool write_originals(const struct host *host, struct plan *plan)
+/* Writes the originals of values that are no longer configured. */
+static void write_originals(const struct host *host, struct plan *plan)
 {
-	bool wrote = false;
-
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 
 		if (!restores(change))
 			continue;
-		if (is_overtaken(host, change, wrote)) {
+		if (is_overtaken(host, change))
 			give_way(change);
-			continue;
-		}
-		change->error = write_and_read_back(host, change);
-		wrote = true;
+		else
+			change->error = write_change(host, plan, change);
 	}
-	return wrote;
 }
 
 void values_apply(const struct host *host, struct value_store *store, struct plan *plan)
 {
-	bool wrote;
-
 	plan_sort(plan);
-	wrote = write_originals(host, plan);
+	write_originals(host, plan);
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 		const struct value_record *known =
@@ -546,7 +553,7 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 		if (change->error == -ESTALE)
 			continue;
 		set_text(change->actual, change->old);
-		if (is_overtaken(host, change, wrote)) {
+		if (is_overtaken(host, change)) {
 			give_way(change);
 			continue;
 		}
@@ -574,8 +581,7 @@ void values_apply(const struct host *host, struct value_store *store, struct pla
 			change->reason = REASON_NOT_RECORDED;
 			continue;
 		}
-		change->error = write_and_read_back(host, change);
-		wrote = true;
+		change->error = write_change(host, plan, change);
 		/*
 		 * From now on the value read back is ours. The value before the write is not: an
 		 * administrator may choose it. The kernel may round or limit a value. During drift
@@ -643,13 +649,11 @@ void values_plan_restore(const struct host *host, const struct value_store *stor
 void values_restore(
 	const struct host *host, struct value_store *store, const char *tuner, struct plan *plan)
 {
-	bool wrote = false;
-
 	values_plan_restore(host, store, tuner, plan);
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];
 
-		if (!change->left && change->error == 0 && is_overtaken(host, change, wrote))
+		if (!change->left && change->error == 0 && is_overtaken(host, change))
 			judge_restore(host, store, change);
 		if (change->reason == REASON_CHANGED_SINCE) {
 			log_as(LOG_SETTING_CHANGED, LOG_NOTICE, change->name,
@@ -658,8 +662,7 @@ void values_restore(
 		}
 		if (change->left || change->error < 0 || value_equal(change->old, change->new))
 			continue;
-		change->error = write_and_read_back(host, change);
-		wrote = true;
+		change->error = write_change(host, plan, change);
 	}
 	for (size_t i = 0; i < plan->n; i++) {
 		struct change *change = &plan->changes[i];

@@ -278,13 +278,15 @@ def at_the_write(first: Path, act: Callable[[], object]) -> threading.Thread:
 @pytest.mark.apart
 @pytest.mark.parametrize("command", [False, True])
 @pytest.mark.parametrize("chosen, then", [(900000, 900000), (150000, 262144)])
-def test_a_value_set_while_others_are_written_is_judged_again(directory: Path, run, command: bool, chosen: int, then: int) -> None:
-    """A larger one stays, and a smaller one is what restore puts back."""
+@pytest.mark.parametrize("name", ["max_map_count", "min_free_kbytes"])
+def test_a_value_set_while_others_are_written_is_judged_again(directory: Path, run, command: bool, chosen: int, then: int, name: str) -> None:
+    """A larger one stays, and a smaller one is what restore puts back. The kernel itself sets vm.min_free_kbytes when it gets others."""
     env = fake_host(directory)
-    count, first = (directory / "host/proc/sys" / name for name in ("vm/max_map_count", "fs/file-max"))
+    count, first = (directory / "host/proc/sys" / path for path in (f"vm/{name}", "fs/file-max"))
+    count.write_text("100000\n")
     first.parent.mkdir()
     first.write_text("1000\n")
-    config = f"{FAKE}\n".replace("{vm", "{fs.file-max: 2000, vm")
+    config = f"{FAKE}\n".replace("{vm.max_map_count", f"{{fs.file-max: 2000, vm.{name}")
     (directory / "one.yaml").write_text(config)
     thread = at_the_write(first, lambda: count.write_text(f"{chosen}\n"))
     if command:
