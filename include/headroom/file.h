@@ -10,6 +10,8 @@
 
 #define FILE_TABLE_MAX 128
 #define FILE_KEY_MAX   64
+#define FILE_HASH_MAX  65     /* HASH_TEXT_MAX */
+#define FILE_HASH_NONE "none" /* the hash of a missing file */
 
 enum edit_format {
 	EDIT_TOML, /* one key of one table; every other byte stays */
@@ -39,6 +41,7 @@ struct file_change {
 	 * absent. With EDIT_OWN it equals wanted if and only if the file is `text`.
 	 */
 	char on_disk[SETTING_VALUE_MAX];
+	char judged[FILE_HASH_MAX]; /* EDIT_OWN: the hash of the file then; empty: not known */
 	/*
 	 * EDIT_OWN: the whole new text. EDIT_TOML, EDIT_JSON: the value in the file's syntax, such
 	 * as 10, "30m0s" with its quotes, or ["a", "b"]. NULL removes the key (EDIT_OWN: the file).

@@ -411,33 +411,56 @@ static int set_toml(const struct editor *editor, const struct runtime_driver *dr
 	return first < 0 ? first : -EINVAL;
 }
 
-/* A list is not judged as a whole, and null is no value. */
-static bool is_scalar(const char *literal)
+/* Reads the value of a key as a tuner reads it. null is no value; neither is an empty list. */
+static void read_value(const struct file_bytes *text, const struct file_change *change,
+	char value[static SETTING_VALUE_MAX])
 {
-	return literal && literal[0] != '[' && !streq(literal, "null");
+	_cleanup_free_ char *literal = NULL;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL;
+	char words[RUNTIME_MIRRORS_MAX], why[EDIT_WHY_MAX];
+
+	if (!text->bytes ||
+		edit_get(change->format, text, change->table, change->key, &literal, why) < 0 ||
+		!literal || streq(literal, "null"))
+		return;
+	if (literal[0] == '[')
+		list = cJSON_Parse(literal);
+	if (list && registry_list_read(list, words, sizeof(words)))
+		registry_shorten_list(words, value, SETTING_VALUE_MAX);
+	else
+		copy_text(value, SETTING_VALUE_MAX, literal);
 }
 
-/*
- * Others may have written the file since it was judged: their value must not be lost. An empty
- * value in a dump is that of the program.
- */
+/* Others may have written the file since it was judged: their value must not be lost. */
 static int check_judged(
 	const struct file_bytes *text, const char *dump, const struct change *judged, char *why)
 {
 	const struct file_change *change = judged->file;
-	_cleanup_free_ char *literal = NULL;
+	bool is_list = change->text && change->text[0] == '[';
 	char value[SETTING_VALUE_MAX] = "";
 
 	if (dump)
 		(void)toml_lookup(dump, change->dump_key, value, sizeof(value));
-	else if (text->bytes &&
-		 edit_get(change->format, text, change->table, change->key, &literal, why) == 0)
-		copy_text(value, sizeof(value), is_scalar(literal) ? literal : "");
-	if (!value[0] || value_equal(value, change->on_disk) || value_equal(value, judged->new))
+	else
+		read_value(text, change, value);
+	/* An empty value in a dump is that of the program. A list can have lost its members. */
+	if (!value[0] && (!is_list || !change->on_disk[0] || streq(change->on_disk, NO_MIRRORS)))
+		return 0;
+	if (value_equal(value, change->on_disk) || value_equal(value, judged->new))
 		return 0;
 	snprintf(why, EDIT_WHY_MAX,
 		"someone else has set %.60s to %.60s meanwhile, so it is judged again", change->key,
-		value);
+		value[0] ? value : NO_MIRRORS);
+	return -ESTALE;
+}
+
+/* The same for a file that is ours as a whole. */
+static int check_own(const struct file_bytes *real, const struct file_change *change, char *why)
+{
+	if (!change->judged[0] || streq(real->hash, change->judged))
+		return 0;
+	snprintf(why, EDIT_WHY_MAX,
+		"someone else has written %.200s meanwhile, so it is judged again", change->path);
 	return -ESTALE;
 }
 
@@ -463,8 +486,9 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 	if (r < 0)
 		snprintf(why, EDIT_WHY_MAX, "%s%.280s",
 			r == -EINVAL && text->bytes ? "before any change, " : "", refusal);
-	for (size_t i = 0; r == 0 && !own && i < n; i++)
-		r = check_judged(text, dump, changes[i], why);
+	for (size_t i = 0; r == 0 && i < n; i++)
+		r = own ? check_own(editor->real, edit, why)
+			: check_judged(text, dump, changes[i], why);
 	for (size_t i = 0; r == 0 && !own && i < n; i++) {
 		struct file_change *change = changes[i]->file;
 

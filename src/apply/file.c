@@ -13,6 +13,8 @@
 
 /* ---- files of the host ---- */
 
+_Static_assert(FILE_HASH_MAX == HASH_TEXT_MAX, "a hash");
+
 #define KEPT            "files"
 #define DIRECTORIES_MAX 16
 

@@ -14,7 +14,6 @@
 
 #define FILE_BYTES_MAX ((size_t)1 << 20)
 #define FILE_NEW       ".headroom-new" /* suffix: programs that read *.toml ignore the file */
-#define FILE_HASH_NONE "none"          /* the hash of a missing file */
 
 /* In memory only: a file of the host or a new text for one. The content is terminated. */
 struct file_bytes {

@@ -216,14 +216,7 @@ static bool is_event(const cJSON *object, const char *type, const char *action)
 
 static void join_mirrors(const cJSON *list, char words[static DOCKER_LIST_MAX])
 {
-	const cJSON *item;
-
-	words[0] = '\0';
-	cJSON_ArrayForEach (item, list) {
-		const char *mirror = json_text_at(item, "");
-
-		registry_list_add(words, DOCKER_LIST_MAX, mirror, strlen(mirror));
-	}
+	(void)registry_list_read(list, words, DOCKER_LIST_MAX);
 	if (!words[0])
 		copy_text(words, DOCKER_LIST_MAX, "none");
 }
@@ -857,7 +850,7 @@ static void read_config(const struct host *host, const struct daemon *daemon, co
 	const struct wait *wait, struct runtime_files *config)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *object = NULL;
-	const cJSON *mirrors, *item;
+	const cJSON *mirrors;
 	struct json_place downloads;
 	_cleanup_free_ char *text = NULL, *all = NULL;
 	char full[PATH_MAX], hash[HASH_TEXT_MAX], fault[JSON_WHY_MAX];
@@ -908,16 +901,10 @@ static void read_config(const struct host *host, const struct daemon *daemon, co
 			text + downloads.key.value);
 	mirrors = json_find(text, object, MIRRORS).item;
 	config->has_mirrors = mirrors != NULL;
-	cJSON_ArrayForEach (item, mirrors) {
-		const char *url = cJSON_IsString(item) ? item->valuestring : "";
-
-		if (strlen(config->mirrors) + strlen(url) + 2 >= sizeof(config->mirrors)) {
-			snprintf(config->why, sizeof(config->why),
-				"%.160s: registry-mirrors is too long: left alone", daemon->config);
-			config->error = -E2BIG;
-			break;
-		}
-		registry_list_add(config->mirrors, sizeof(config->mirrors), url, strlen(url));
+	if (!registry_list_read(mirrors, config->mirrors, sizeof(config->mirrors))) {
+		snprintf(config->why, sizeof(config->why),
+			"%.160s: registry-mirrors is too long: left alone", daemon->config);
+		config->error = -E2BIG;
 	}
 	if (config->error == 0 || config->error == -EBADMSG)
 		memcpy(config->hash, hash, sizeof(hash));

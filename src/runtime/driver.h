@@ -31,8 +31,9 @@
 #define RUNTIME_MAX            8 /* on one node */
 #define RUNTIME_WHY_MAX        CHILD_WHY_MAX
 #define RUNTIME_MIRRORS_MAX    2048
-#define RUNTIME_CLIENT_MAX     512 /* the beginning of a command: runtime_client() */
-#define RUNTIME_NAMESPACES_MAX 8   /* containerd's */
+#define NO_MIRRORS             "none" /* an empty list, as a value */
+#define RUNTIME_CLIENT_MAX     512    /* the beginning of a command: runtime_client() */
+#define RUNTIME_NAMESPACES_MAX 8      /* containerd's */
 #define RUNTIME_WAITING_MAX    8
 
 /* ---- what a node has ---- */

@@ -724,6 +724,8 @@ static void add_file(struct kubelet_reading *reading, const char *path, const ch
 		return;
 	}
 	if (own)
+		hash_bytes(text, len, seen->own_hash);
+	if (own)
 		seen->own = streq(text, kubelet_own_text) ? KUBELET_OWN_WRITTEN
 			    : starts_with(text, MARK)     ? KUBELET_OWN_OTHER
 							  : KUBELET_OWN_FOREIGN;

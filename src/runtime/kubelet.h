@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include "base/text.h"
 #include "runtime/bad_file.h"
 
 #define KUBELET_VALUE_MAX   32
@@ -87,7 +88,8 @@ struct kubelet_seen {
 	bool values_run, others_run;       /* the running kubelet has these, if known */
 	bool overridden;                   /* a file after our own sets the same key */
 	enum kubelet_own own;
-	char why[KUBELET_WHY_MAX]; /* "FILE:LINE:COLUMN: what"; empty: all files were read */
+	char own_hash[HASH_TEXT_MAX]; /* of that file */
+	char why[KUBELET_WHY_MAX];    /* "FILE:LINE:COLUMN: what"; empty: all files were read */
 	/* With why: the file, and -errno; -EBADMSG: the kubelet would not start with it. */
 	struct bad_file bad;
 	int error;

@@ -199,6 +199,21 @@ void registry_list_add(char *list, size_t size, const char *url, size_t len)
 		snprintf(list + used, size - used, "%s%.*s", used > 0 ? " " : "", (int)len, url);
 }
 
+bool registry_list_read(const cJSON *json, char *list, size_t size)
+{
+	const cJSON *item;
+
+	list[0] = '\0';
+	cJSON_ArrayForEach (item, json) {
+		const char *url = cJSON_IsString(item) ? item->valuestring : "";
+
+		if (strlen(list) + strlen(url) + 2 >= size)
+			return false;
+		registry_list_add(list, size, url, strlen(url));
+	}
+	return true;
+}
+
 void registry_shorten_list(const char *list, char *out, size_t size)
 {
 	char sum[HASH_TEXT_MAX];

@@ -5,6 +5,7 @@
 
 #include <headroom/file.h>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "runtime/archive.h"
 
@@ -62,6 +63,9 @@ size_t registry_read_mirrors(
 /* Lists of URLs, separated by spaces. Adding drops trailing slashes and skips duplicates. */
 bool registry_list_has(const char *list, const char *url, size_t len);
 void registry_list_add(char *list, size_t size, const char *url, size_t len);
+
+/* Copies a list of JSON. Returns false if it does not fit. */
+bool registry_list_read(const cJSON *json, char *list, size_t size);
 
 /* Copies a list for display. A list that does not fit is cut and ends with its checksum. */
 void registry_shorten_list(const char *list, char *out, size_t size);

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ASAN, SLACK, Node, Run, Start, killed, until
+from conftest import ASAN, SLACK, Agent, Node, Run, Start, killed, until
 from runtimelab import CONTAINERD_CONFIG, Lab, headroom, lab, watcher  # noqa: F401
 
 DAEMON_JSON = '{\n    "live-restore": true,\n    "log-opts": {"max-size": "10m"}\n}'
@@ -139,6 +139,52 @@ def test_a_value_that_others_set_before_the_write_is_judged_again(lab: Lab, watc
     one.reload()
     until(lambda: one.setting(name)["reason"] == "administrator-higher", lambda: str(one.setting(name)))
     assert file.read_text() == theirs
+
+
+MIRROR = "max_concurrent_downloads: keep, pull_progress_timeout: keep, mirrors: [{{registry: docker.io, url: 'http://{}'}}]"
+
+
+def seen(lab: Lab, watcher: Start, name: str) -> tuple[Agent, str, str]:
+    """An agent that only observes a mirror that answers. With it the mirror's URL, and the configuration that writes it."""
+    registry = lab.registry()
+    options = MIRROR.format(registry.name)
+    one = watcher("max_concurrent_downloads: keep")
+    one.write_config(f"mode: observe\nruntime: {{mode: observe, {options}}}\n")
+    one.reload()
+    until(lambda: registry.name in one.setting(name)["wanted"], lambda: str(one.setting(name)))
+    return one, f"http://{registry.name}", f"mode: observe\nruntime: {{mode: enforce, {options}}}\n"
+
+
+@pytest.mark.parametrize("before, theirs", [(None, ["http://127.0.0.1:9"]), (["http://127.0.0.1:9"], ["http://127.0.0.1:8"]), (["http://127.0.0.1:9"], None)])
+def test_a_list_that_others_set_before_the_write_is_judged_again(
+    lab: Lab, watcher: Start, run: Run, before: list[str] | None, theirs: list[str] | None
+) -> None:
+    def text(mirrors: list[str] | None) -> str:
+        return json.dumps({"debug": False} | ({} if mirrors is None else {"registry-mirrors": mirrors})) + "\n"
+
+    lab.write("etc/docker/daemon.json", text(before))
+    lab.dockerd()
+    one, url, config = seen(lab, watcher, "docker.registry-mirrors")
+    one.write_config(config)
+    lab.daemon_json.write_text(text(theirs))
+    one.reload()
+    until(lambda: one.setting("docker.registry-mirrors")["state"] == "in-sync", lambda: str(one.setting("docker.registry-mirrors")))
+    assert json.loads(lab.daemon_json.read_text())["registry-mirrors"] == [url, *(theirs or [])]
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert lab.daemon_json.read_text() == text(theirs)
+
+
+def test_a_file_of_mirrors_that_others_made_before_the_write_stays(lab: Lab, watcher: Start, run: Run) -> None:
+    lab.config.write_text(CONTAINERD_CONFIG + '[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "/etc/containerd/certs.d"\n')
+    lab.containerd()
+    one, _, config = seen(lab, watcher, "mirrors.docker.io")
+    one.write_config(config)
+    theirs = 'server = "https://registry.example"\n'
+    hosts = lab.write("etc/containerd/certs.d/docker.io/hosts.toml", theirs)
+    one.reload()
+    until(lambda: one.setting("mirrors.docker.io")["reason"] == "file-of-others", lambda: f"{one.setting('mirrors.docker.io')}\n{one.log}")
+    assert run("restore", wrap=lab.wrap).returncode == 0
+    assert hosts.read_text() == theirs
 
 
 def test_the_original_of_a_file_that_others_changed_stays_until_the_purge(lab: Lab, headroom: Run, directory: Path, run: Run) -> None:

@@ -243,6 +243,7 @@ static void decide_setting(const struct kubelet *kubelet, struct proposal *propo
 	want->reason = REASON_CONFIGURED;
 	set_text(file->daemon.unit, "kubelet.service");
 	set_text(want->wanted, "false");
+	set_text(file->judged, seen->own == KUBELET_OWN_MISSING ? FILE_HASH_NONE : seen->own_hash);
 	if (seen->own == KUBELET_OWN_WRITTEN)
 		set_text(file->on_disk, "false");
 	else if (seen->own == KUBELET_OWN_OTHER)

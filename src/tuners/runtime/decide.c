@@ -11,8 +11,6 @@
 
 #include <math.h>
 
-#define NONE "none" /* no mirrors */
-
 /* An older answer does not tell whether a restart would interrupt a pull. */
 #define PULLS_KNOWN_US (4 * USEC_PER_SEC)
 
@@ -489,10 +487,10 @@ static void want_mirror_list(
 	literal = list_literal(wanted);
 	want = want_setting(decision, runtime, RUNTIME_MIRRORS, literal);
 	want->requested = set.n > 0;
-	registry_shorten_list(wanted[0] ? wanted : NONE, want->wanted, SETTING_VALUE_MAX);
+	registry_shorten_list(wanted[0] ? wanted : NO_MIRRORS, want->wanted, SETTING_VALUE_MAX);
 	copy_text(want->actual, SETTING_VALUE_MAX, runtime->in_force[RUNTIME_MIRRORS]);
-	if (files->has_mirrors || streq(runtime->in_force[RUNTIME_MIRRORS], NONE))
-		registry_shorten_list(files->mirrors[0] ? files->mirrors : NONE,
+	if (files->has_mirrors || streq(runtime->in_force[RUNTIME_MIRRORS], NO_MIRRORS))
+		registry_shorten_list(files->mirrors[0] ? files->mirrors : NO_MIRRORS,
 			want->file->on_disk, SETTING_VALUE_MAX);
 	if (obstacle)
 		leave(want, obstacle);
@@ -568,12 +566,13 @@ static void want_mirror_file(
 		hash_bytes(text, strlen(text), sum);
 	mirror_file_list(format, text ? text : "", want->wanted);
 	copy_text(want->file->on_disk, SETTING_VALUE_MAX,
-		!on_disk->exists ? NONE
+		!on_disk->exists ? NO_MIRRORS
 		: !on_disk->ours ? "of someone else"
 				 : on_disk->mirrors);
 	/* The same mirrors in another text are replaced. */
 	if (on_disk->ours && streq(want->file->on_disk, want->wanted) && !streq(on_disk->sum, sum))
 		copy_text(want->file->on_disk, SETTING_VALUE_MAX, "other text");
+	set_text(want->file->judged, on_disk->exists ? on_disk->sum : FILE_HASH_NONE);
 	copy_text(want->actual, SETTING_VALUE_MAX, want->file->on_disk);
 	want->error = on_disk->error;
 	want->reason = text     ? REASON_CONFIGURED
