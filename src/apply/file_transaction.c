@@ -501,6 +501,8 @@ static int restore_bytes(struct file_job *job, struct work_file *file)
 
 	for (int i = 0; r == -ESTALE && i < TRIES; i++)
 		r = restore_once(job, file);
+	if (r == 0)
+		file->why[0] = '\0'; /* of an earlier try */
 	if (r == 0 && file->lost < 0)
 		snprintf(file->why, sizeof(file->why),
 			"the original bytes of %.120s are lost from the state directory (%s): %s",
@@ -647,7 +649,7 @@ static int restore_keys(struct file_job *job, struct work_file *file, bool resum
 			left                      ? REASON_CHANGED_SINCE
 			: file->written && others ? REASON_FILE_CHANGED_SINCE
 						  : REASON_ORIGINAL,
-			error, error < 0 || left ? file->why : NULL, 0);
+			error, file->why, 0);
 	}
 	return error;
 }

@@ -215,7 +215,7 @@ def test_a_number_only_raises_unless_it_is_exact(lab: Lab, headroom: Run) -> Non
         assert json.loads(lab.daemon_json.read_text()) == {"max-concurrent-downloads": result}
 
 
-def test_restore_keeps_edits_of_others(lab: Lab, watcher: Watcher, run: Run) -> None:
+def test_restore_keeps_edits_of_others(lab: Lab, watcher: Watcher, run: Run, directory: Path) -> None:
     """A file that others have edited loses only Headroom's key."""
     before = '{"log-level": "warn"}\n'
     lab.write("etc/docker/daemon.json", before)
@@ -229,6 +229,8 @@ def test_restore_keeps_edits_of_others(lab: Lab, watcher: Watcher, run: Run) -> 
     done = run("restore", wrap=lab.wrap)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "file-changed-since" in done.stdout
+    for name in (path.name for path in (directory / "state").glob("original-*")):
+        assert name in " ".join(done.stdout.split()), "it says where the originals are kept"
     assert lab.config.read_text() == CONTAINERD_CONFIG + "# by others\n"
     assert json.loads(lab.daemon_json.read_text()) == {"log-level": "info"}
 
