@@ -18,13 +18,13 @@ from pathlib import Path
 
 import private_node as lab
 from incidentlab import full_inotify
-from private_node import APP, BIN, DAEMON_JSON, LAB, ORIGINAL_JSON, RUN, STATE, Node, Notify, stop, values, wanted
+from private_node import APP, BIN, CONTAINERD_TOML, DAEMON_JSON, LAB, ORIGINAL_JSON, ORIGINAL_TOML, RUN, STATE, Node, Notify, stop, values, wanted
 
 FAIL_CALLS = lab.TOOLS / "fail_calls"
 LONGEST = 60  # seconds of a command
 CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS, signal.SIGPIPE}
 SANITIZER = re.compile(r"(AddressSanitizer|runtime error)[^\n]*")
-ONCE = {"EINTR", "EAGAIN", "EPERM", "short", "kill", "power"}
+ONCE = {"EINTR", "EAGAIN", "EPERM", "ENOTCONN", "short", "kill", "power"}
 FOR_GOOD = {"EIO", "EMFILE", "ENOSPC", "EROFS", "ENOMEM"}  # errors that may stay
 LIBRARY = re.compile(r"/[^ ]+\.so[.0-9]*$|/etc/ld\.so")
 
@@ -41,7 +41,8 @@ class Fault:
         return f"{self.at}:{self.error}{':always' if self.always else ''}"
 
     def options(self) -> list[str]:
-        disks = ["--disk", str(STATE), "--disk", str(DAEMON_JSON.parent)] if self.error == "power" else []
+        places = (STATE, DAEMON_JSON.parent, CONTAINERD_TOML.parent)
+        disks = [option for place in places for option in ("--disk", str(place))] if self.error == "power" else []
         error = "kill" if self.error == "power" else self.error
         return ["--at", str(self.at), "--error", error, *disks, *(["--always"] if self.always else [])]
 
@@ -66,6 +67,7 @@ class Scenario:
     name = ""
     arguments: tuple[str, ...] = ()
     is_apart = True  # nothing outside of its namespaces notices it
+    files = {DAEMON_JSON: ORIGINAL_JSON}
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -133,9 +135,10 @@ class Scenario:
             raise Broken(f"restore fails afterwards: {answer.stdout}{answer.stderr}")
         if values() != wanted(0):
             raise Broken(f"originals are lost: {values()}")
-        if DAEMON_JSON.read_text() != ORIGINAL_JSON:
-            raise Broken(f"the original is lost: {DAEMON_JSON.read_text()!r}")
-        left = [str(p) for d in (RUN, STATE, DAEMON_JSON.parent) for p in d.rglob("*") if re.search(r"\.tmp|\.new|#", p.name)]
+        for path, text in self.files.items():
+            if path.read_text() != text:
+                raise Broken(f"the original is lost: {path.read_text()!r}")
+        left = [str(p) for d in (RUN, STATE, *(path.parent for path in self.files)) for p in d.rglob("*") if re.search(r"\.tmp|\.new|#", p.name)]
         if left and not fault.always and fault.error not in ("kill", "power"):
             raise Broken(f"temporary files are left: {left}")
 
@@ -195,6 +198,36 @@ class FileRestore(File):
     def aim(self) -> str:
         missed = not_in_force(0)
         return missed or ("" if DAEMON_JSON.read_text() == ORIGINAL_JSON else "the file is not the original")
+
+
+class Restart(Scenario):
+    """A file transaction with a restart: containerd, by a fake systemd."""
+
+    name = "restart"
+    arguments = ("apply", "--config", "/mnt/headroom.yaml")
+    files = {CONTAINERD_TOML: ORIGINAL_TOML}
+
+    def prepare(self) -> None:
+        CONTAINERD_TOML.write_text(ORIGINAL_TOML)
+        self.node.launch_containerd()
+        self.until_it_answers()
+        self.node.start_systemd()
+        self.node.write_config(1, "restart")
+
+    def until_it_answers(self) -> None:
+        deadline = time.monotonic() + 20
+        while self.node.ctr("version").returncode != 0:
+            if time.monotonic() > deadline:
+                raise Broken("containerd does not answer")
+            time.sleep(0.05)
+
+    def aim(self) -> str:
+        assert self.node.systemd
+        is_written = "max_concurrent_downloads = 10" in CONTAINERD_TOML.read_text()
+        return not_in_force(1) or ("" if is_written and self.node.systemd.restarted else f"written: {is_written}, restarted: {self.node.systemd.restarted}")
+
+    def finish(self) -> None:
+        self.until_it_answers()
 
 
 class AgentScenario(Scenario):
@@ -311,7 +344,7 @@ class Tally:
 NUMBER = re.compile(r"[0-9]+|/tmp/[^ ]*")
 
 
-def faults_of(done: Done, every: bool) -> list[Fault]:
+def faults_of(done: Done, every: bool, only: list[str]) -> list[Fault]:
     """The calls after the program's libraries are loaded, with each error. Of calls like each other the first and the last count."""
     config = next((i for i, line in enumerate(done.calls) if "/mnt/headroom.yaml" in line or " /run/headroom" in line), 0)
     first = max((i for i, line in enumerate(done.calls[:config]) if LIBRARY.search(line)), default=0)
@@ -322,8 +355,8 @@ def faults_of(done: Done, every: bool) -> list[Fault]:
     faults = []
     for lines in alike.values():
         for line in {lines[0], lines[-1]}:
-            number, _name, *rest = line.split(" ")
-            for error in rest:
+            number, name, *rest = line.split(" ")
+            for error in rest if not only or name in only else []:
                 if error in (*ONCE, *FOR_GOOD):
                     faults.append(Fault(int(number), error))
                 if error in FOR_GOOD:
@@ -331,7 +364,7 @@ def faults_of(done: Done, every: bool) -> list[Fault]:
     return sorted(faults, key=lambda fault: fault.at)
 
 
-SCENARIOS: list[type[Scenario]] = [Apply, Restore, File, FileRestore, Reload, Incident, Load]
+SCENARIOS: list[type[Scenario]] = [Apply, Restore, File, FileRestore, Restart, Reload, Incident, Load]
 
 
 def play(scenario: Scenario, fault: Fault) -> str:
@@ -351,7 +384,7 @@ def play(scenario: Scenario, fault: Fault) -> str:
     return ""
 
 
-def explore(node: Node, apart: bool, names: list[str], seconds: float, seed: int, every: bool, error: str) -> dict[str, Tally]:
+def explore(node: Node, apart: bool, names: list[str], seconds: float, seed: int, every: bool, error: str, only: list[str]) -> dict[str, Tally]:
     tallies: dict[str, Tally] = {}
     todo: list[tuple[Scenario, Fault]] = []
     for kind in SCENARIOS:
@@ -363,7 +396,7 @@ def explore(node: Node, apart: bool, names: list[str], seconds: float, seed: int
         done = scenario.run(None)
         missed = scenario.aim()
         assert not missed and done.code == 0, f"{kind.name} without a fault: {missed} {done.output}"
-        faults = [fault for fault in faults_of(done, every) if error in ("", fault.error)]
+        faults = [fault for fault in faults_of(done, every, only) if error in ("", fault.error)]
         tallies[kind.name] = Tally(len({fault.at for fault in faults}), len(faults))
         todo += [(scenario, fault) for fault in faults]
     if seconds:
@@ -396,6 +429,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--every", action="store_true", help="also calls between the first and the last one of those that are alike")
     parser.add_argument("--error", default="", help="only this one, such as ENOSPC, kill or power")
+    parser.add_argument("--call", action="append", default=[], help="only this one, such as openat2; may be given again")
     parser.add_argument("--replay")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--apart", action="store_true", help="only scenarios that may run beside other tests")
@@ -406,7 +440,7 @@ def main(arguments: list[str]) -> int:
     node = Node()
     if options.replay:
         return replay(node, options.replay)
-    tallies = explore(node, options.apart, options.scenarios, options.seconds, options.seed, options.every, options.error)
+    tallies = explore(node, options.apart, options.scenarios, options.seconds, options.seed, options.every, options.error, options.call)
     print("| scenario | calls | faults | runs | failures |\n|---|---:|---:|---:|---:|")
     for name, tally in tallies.items():
         print(f"| {name} | {tally.calls} | {tally.faults} | {tally.runs} | {len(tally.failures)} |")

@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[1:1] = [str(ROOT / "tests/root"), str(ROOT / "tests/chaos")]
 
+from fakesystemd import Systemd  # noqa: E402
 from images import APP, CONTENTS  # noqa: E402
 
 BUILT = Path(os.environ.get("HEADROOM_BIN") or ROOT / "build/dev/src/headroom").resolve()
@@ -24,6 +25,8 @@ BIN = LAB / "bin/headroom"
 RUN, STATE = Path("/run/headroom"), Path("/var/lib/headroom")
 DAEMON_JSON = Path("/etc/docker/daemon.json")
 ORIGINAL_JSON = '{\n  "log-level": "warn"\n}\n'
+CONTAINERD_TOML = Path("/etc/containerd/config.toml")
+ORIGINAL_TOML = "version = 2\n"
 KEY = "max-concurrent-downloads"
 ARCHIVE = Path("/var/lib/images/app.tar")
 CONTAINERD = Path("/run/containerd/containerd.sock")
@@ -71,6 +74,7 @@ class Node:
     def __init__(self) -> None:
         subprocess.run(["sh", "-c", MOUNTS], check=True)
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self.systemd: Systemd | None = None
         (LAB / "bin/dockerd").symlink_to(TOOLS / "fake_dockerd")
         shutil.copy(BUILT, BIN)  # so that a build does not disturb a long run
         self.config = LAB / "headroom.yaml"
@@ -96,6 +100,7 @@ class Node:
             "": "{mode: off}",
             "docker": f"{{kind: docker, restart: never, max_concurrent_downloads: {9 + step}, pull_progress_timeout: keep}}",
             "containerd": "{kind: containerd, max_concurrent_downloads: keep, pull_progress_timeout: keep}",
+            "restart": "{kind: containerd, restart: now, max_concurrent_downloads: 10, pull_progress_timeout: keep}",
         }
         self.config.write_text(
             'mode: enforce\nprofile: minimal\nhttp: {listen: ""}\n' + off +
@@ -119,10 +124,25 @@ class Node:
         Path("/run/docker.pid").write_text(str(self.daemons["dockerd"].pid))
 
     def start_containerd(self) -> None:
-        Path("/etc/containerd/config.toml").write_text("version = 2\n")
+        CONTAINERD_TOML.write_text(ORIGINAL_TOML)
         self.start("containerd", ["containerd"], lambda: self.ctr("version").returncode == 0)
         ARCHIVE.parent.mkdir(exist_ok=True)
         ARCHIVE.write_bytes(CONTENTS["app"].data)
+
+    def launch_containerd(self) -> None:
+        """Starts it anew, and does not wait for an answer."""
+        old = self.daemons.get("containerd")
+        if old:
+            old.terminate()
+            old.wait()
+        self.daemons["containerd"] = subprocess.Popen(["containerd"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def start_systemd(self) -> None:
+        """A fake one, which restarts containerd."""
+        path = Path("/run/dbus/system_bus_socket")
+        path.parent.mkdir(exist_ok=True)
+        self.systemd = self.systemd or Systemd(path, LAB / "bus.conf", "containerd.service", lambda _: self.launch_containerd())
+        self.systemd.restarted.clear()
 
     @staticmethod
     def ctr(*args: str) -> "subprocess.CompletedProcess[str]":

@@ -414,9 +414,33 @@ def check_syscalls(tree):
             yield f"{SYSCALL_TABLE}: no test uses a call of the row {' '.join(row)}: take it out, or run tests/tool/syscalls"
 
 
+FAIL_CALLS = Path("tests/tool/fail_calls.c")
+NEVER_FAIL = {
+    "exit exit_group rt_sigreturn restart_syscall": "do not return",
+    "clock_gettime getegid geteuid getgid getpid getppid getrlimit gettid getuid sched_yield sysinfo umask uname": "have no errors",
+    "capget getsockname inotify_rm_watch rt_sigaction rt_sigprocmask sched_getaffinity tgkill": "have errors for wrong arguments only",
+    "pause": "always ends with EINTR",
+    "arch_prctl brk futex rseq set_robust_list set_tid_address sigaltstack": "are made by the C library alone",
+    "close close_range": "close the descriptor in spite of an error, and a call that is not made does not",
+    "munmap": "fails only at the limit of mappings, and then the C library ends the program",
+}
+
+
+def check_failing_calls(tree):
+    """tests/calls makes each call of the tests fail, unless there is a reason."""
+    table = set(re.findall(r"\b(?:CALL|CHANGE)\((\w+), ", tree.read(str(FAIL_CALLS))))
+    recorded = set(tree.read("tests/check/syscalls.txt").split())
+    excused = {name for names in NEVER_FAIL for name in names.split()}
+    for name in sorted(recorded - table - excused):
+        yield f"{FAIL_CALLS}: {name} is missing: the tests use it"
+    for name in sorted(excused & table | excused - recorded):
+        yield f"{FAIL_CALLS}: {name} has a reason to be missing, and {'is there' if name in table else 'no test uses it'}"
+
+
 CHECKS = [
     check_includes,
     check_syscalls,
+    check_failing_calls,
     check_callers,
     check_matches,
     check_reasons,

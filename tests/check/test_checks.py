@@ -22,7 +22,7 @@ from tree import Tree, given_tree
 
 COPIED = [".clang-format", ".github/workflows", "CHANGELOG.md", "CMakeLists.txt", "README.md", "deploy", "packaging",
           "src/agent/findings.c", "src/agent/syscalls.c", "tests/check/syscalls.txt", "tests/chaos/promises.py", "tests/mutants/chosen.py",
-          "tests/root", "tests/unit", "tests/vm/run"]  # fmt: skip
+          "tests/root", "tests/tool/fail_calls.c", "tests/unit", "tests/vm/run"]  # fmt: skip
 LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
 FUNCTION = "int sum(int a, int b);\n\nint sum(int a, int b)\n{\n%s\treturn a + b;\n}\n"
 CALL = "\nint %s(const char *path)\n{\n\treturn %s;\n}\n"
@@ -49,6 +49,11 @@ DEFECTS = {
         ({"src/agent/syscalls.c": (" fremovexattr", ""), "src/x.c": CALL % ("f", "fremovexattr(1, path)")}, ["src/agent/syscalls.c: fremovexattr is missing: the program can call it"]),
         ({"src/x.c": CALL % ("f", "syscall(SYS_pivot_root, path, path) == 0")}, ["src/agent/syscalls.c: pivot_root is missing: the program can call it"]),
         ({"tests/check/syscalls.txt": ("accept4\n", "accept4\nacct\n")}, ["src/agent/syscalls.c: acct is missing: the tests use it"]),
+    ],
+    check_source.check_failing_calls: [
+        ({"tests/tool/fail_calls.c": ("CALL(kill, ", "CALL(tkill, ")}, ["tests/tool/fail_calls.c: kill is missing: the tests use it"]),
+        ({"tests/tool/fail_calls.c": ("CALL(kill, ", "CALL(pause, ")}, ["tests/tool/fail_calls.c: kill is missing", "tests/tool/fail_calls.c: pause has a reason to be missing, and is there"]),
+        ({"tests/check/syscalls.txt": ("pause\n", "")}, ["tests/tool/fail_calls.c: pause has a reason to be missing, and no test uses it"]),
     ],
     check_source.check_callers: [
         ({"src/runtime/x.c": CALL % ("write_pins", "replace_path(path, text, 1, true)")}, ["src/runtime/x.c: write_pins() uses replace_path: let src/apply"]),

@@ -83,6 +83,8 @@ static const struct call calls[] = {
 	CHANGE(rename, PATH, "EIO ENOSPC EROFS", RENAMES),
 	CHANGE(unlink, PATH, "EIO EROFS", REMOVES),
 	CALL(rmdir, PATH, "EIO EROFS"),
+	CALL(chmod, PATH, "EIO EROFS"),
+	CALL(dup2, FD, "EINTR"),
 	CHANGE(mkdir, PATH, "EIO ENOSPC EROFS", MAKES),
 	CALL(readlink, PATH, "EIO ENOMEM"),
 	CALL(poll, NONE, "EINTR ENOMEM"),
@@ -96,6 +98,7 @@ static const struct call calls[] = {
 	CHANGE(renameat, AT, "EIO ENOSPC EROFS", RENAMES),
 #endif
 	CHANGE(openat, AT, "EIO EMFILE ENOSPC EROFS EINTR ENOMEM", OPENS),
+	CALL(openat2, AT, "EIO EMFILE EINTR ENOMEM"),
 	CALL(read, FD, "EIO EINTR short"),
 	CALL(pread64, FD, "EIO EINTR short"),
 	CHANGE(write, FD, "EIO ENOSPC EINTR short", WRITES),
@@ -114,6 +117,14 @@ static const struct call calls[] = {
 	CALL(statfs, PATH, "EIO ENOMEM"),
 	CALL(fstatfs, FD, "EIO ENOMEM"),
 	CALL(faccessat, AT, "EIO"),
+	CALL(faccessat2, AT, "EIO ENOMEM"),
+	CALL(chdir, PATH, "EIO ENOMEM"),
+	CALL(chroot, PATH, "EIO ENOMEM EPERM"),
+	CALL(lseek, FD, "ENOMEM"),
+	CALL(fcntl, FD, "EMFILE"),
+	CALL(ioctl, FD, "EIO EINTR ENOMEM"),
+	CALL(dup3, FD, "EINTR EMFILE"),
+	CHANGE(truncate, PATH, "EIO ENOSPC", WRITES),
 	CHANGE(ftruncate, FD, "EIO ENOSPC", WRITES),
 	CHANGE(fallocate, FD, "EIO ENOSPC", WRITES),
 	CALL(fchmod, FD, "EIO EROFS"),
@@ -126,7 +137,12 @@ static const struct call calls[] = {
 	CALL(getdents64, FD, "EIO ENOMEM"),
 	CALL(copy_file_range, FD, "EIO ENOSPC"),
 	CALL(flock, FD, "EINTR ENOMEM"),
+	CALL(inotify_init1, NONE, "EMFILE ENOMEM"),
+	CALL(inotify_add_watch, FD, "ENOMEM ENOSPC"),
 	CALL(mmap, NONE, "ENOMEM"),
+	CALL(mremap, NONE, "ENOMEM"),
+	CALL(mprotect, NONE, "ENOMEM"),
+	CALL(madvise, NONE, "ENOMEM"),
 	CALL(clone, NONE, "EAGAIN ENOMEM"),
 #ifdef SYS_clone3
 	CALL(clone3, NONE, "EAGAIN ENOMEM"),
@@ -154,12 +170,23 @@ static const struct call calls[] = {
 	CALL(sendmsg, FD, "EAGAIN EINTR ENOMEM"),
 	CALL(recvfrom, FD, "EAGAIN EINTR ENOMEM"),
 	CALL(recvmsg, FD, "EAGAIN EINTR ENOMEM"),
+	CALL(shutdown, FD, "ENOTCONN"),
+	CALL(getpeername, FD, "ENOTCONN"),
 	CALL(getsockopt, FD, "ENOMEM"),
 	CALL(setsockopt, FD, "ENOMEM"),
 	CALL(bpf, NONE, "ENOMEM EPERM"),
 	CALL(perf_event_open, NONE, "ENOMEM EPERM"),
 	CALL(setns, FD, "EPERM ENOMEM"),
 	CALL(unshare, NONE, "EPERM ENOMEM"),
+	CALL(kill, NONE, "EPERM"),
+	CALL(pidfd_send_signal, FD, "EPERM"),
+	CALL(capset, NONE, "EPERM"),
+	CALL(prctl, NONE, "EPERM"),
+	CALL(setpgid, NONE, "EPERM"),
+	CALL(sched_setscheduler, NONE, "EPERM"),
+	CALL(prlimit64, NONE, "EPERM"),
+	CALL(nanosleep, NONE, "EINTR"),
+	CALL(rt_sigtimedwait, NONE, "EINTR EAGAIN"),
 	CALL(getrandom, NONE, "EINTR"),
 	CALL(pidfd_open, NONE, "EMFILE ENOMEM"),
 };
@@ -176,6 +203,7 @@ static const struct {
 	{"ENOMEM", ENOMEM},
 	{"EAGAIN", EAGAIN},
 	{"EPERM", EPERM},
+	{"ENOTCONN", ENOTCONN},
 };
 
 /* A change below a disk that is lost when the power fails. */
@@ -214,8 +242,9 @@ static const struct call *find_call(long nr)
 	return NULL;
 }
 
-/* The errors that this call can have: opening a file for reading needs no room, and neither does
- * /proc.
+/*
+ * The errors that this call can have: opening a file for reading needs no room, and neither does
+ * /proc. Of calls with many purposes only some can fail.
  */
 static const char *errors_of(
 	const struct call *call, const struct seccomp_notif *asked, const char *object)
@@ -229,6 +258,13 @@ static const char *errors_of(
 		return "EIO EMFILE EINTR ENOMEM";
 	if (call->nr == SYS_openat && is_kernel)
 		return "EIO EMFILE EROFS EINTR ENOMEM";
+	if (call->nr == SYS_fcntl && a[1] != F_DUPFD && a[1] != F_DUPFD_CLOEXEC)
+		return "";
+	if (call->nr == SYS_prctl && a[0] != PR_CAPBSET_DROP && a[0] != PR_CAP_AMBIENT &&
+		a[0] != PR_SET_SECCOMP)
+		return "";
+	if (call->nr == SYS_prlimit64 && !a[2])
+		return ""; /* it reads only */
 	if (call->nr == SYS_write && is_kernel)
 		return "EIO EINTR";
 	if (call->nr == SYS_read && is_kernel)
