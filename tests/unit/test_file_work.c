@@ -239,6 +239,22 @@ FIXTURE_TEST(a_failed_edit_leaves_the_file_and_has_a_reason)
 	assert_file(&fixture->root, CONFIG_TOML, original);
 }
 
+/* The record would not have their bytes. */
+FIXTURE_TEST(a_file_of_ours_that_others_replaced_is_not_removed)
+{
+	static const char ours[] = "ours\n";
+	struct change *change;
+
+	change_hosts(fixture, "http://mirror", ours);
+	assert_int_equal(run_job(fixture, FILE_APPLY), 0);
+	assert_file(&fixture->root, HOSTS, ours);
+	change = change_hosts(fixture, "none", NULL);
+	hash_bytes(ours, strlen(ours), change->file->judged);
+	directory_put(&fixture->root, HOSTS, "theirs\n");
+	assert_int_equal(run_job(fixture, FILE_APPLY), -ESTALE);
+	assert_file(&fixture->root, HOSTS, "theirs\n");
+}
+
 FIXTURE_TEST(stored_originals_are_verified_and_unused_ones_removed)
 {
 	_cleanup_free_ char *text = NULL;
