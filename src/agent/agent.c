@@ -106,7 +106,7 @@ struct agent {
  */
 static bool cancel_transfers(struct core *core, const struct tuner_status *tuner)
 {
-	bool is_clear = true;
+	bool may = tuner->mode == MODE_ENFORCE && core_may_write(core), is_clear = true;
 
 	for (struct tuner_task *task = core->tasks; task < core->tasks + TASKS_MAX; task++) {
 		bool is_old = task->generation != tuner->generation;
@@ -114,11 +114,11 @@ static bool cancel_transfers(struct core *core, const struct tuner_status *tuner
 		if (!task->task || task->tuner != tuner || task->kind != TASK_TRANSFER)
 			continue;
 		is_clear &= !is_old;
-		if (is_old || tuner->mode != MODE_ENFORCE ||
+		if (is_old || !may ||
 			(task->ops->cancels && task->ops->cancels(task->request, tuner->memory)))
 			task_cancel(task->task);
 	}
-	return is_clear && tuner->mode == MODE_ENFORCE && core->lock >= 0;
+	return is_clear && may;
 }
 
 /* Begins only loads, which need the privileges of the start. */
@@ -281,11 +281,12 @@ static void on_request(void *userdata, bool restore, const char *only, const cha
 	struct change_request *request = &agent->requests[agent->n_requests];
 	bool wants = core_wants_to_write(core);
 	const char *why = NULL;
-	char foreign[256];
+	char foreign[256], newer[sizeof(core->node.newer) + 16];
 
 	snprintf(foreign, sizeof(foreign),
 		"{\"error\": \"the values of this node belong to %s: restore there, or use --force\"}",
 		core_owner());
+	snprintf(newer, sizeof(newer), "{\"error\": \"%s\"}", core->node.newer);
 	if (core->lock < 0 && wants)
 		why = "{\"error\": \"the running agent cannot record originals and writes nothing: "
 		      "headroom status says why\"}";
@@ -299,6 +300,8 @@ static void on_request(void *userdata, bool restore, const char *only, const cha
 	else if (restore && core->values_error < 0 && core->journal_error < 0)
 		why = "{\"error\": \"the records cannot be read, so nothing is restored: "
 		      "headroom status says why\"}";
+	else if (!restore && core->node.newer[0])
+		why = newer;
 	else if (!restore && !wants)
 		why = "{\"error\": \"the configuration says mode: observe: nothing is written\"}";
 	if (why) {
@@ -323,9 +326,10 @@ static bool is_needed(const struct core *core, size_t tuner, const struct capabi
 	bool needed[] = {
 		[CAPABILITY_TO_OPEN] = false,
 		[CAPABILITY_TO_RUN] = true, /* a reload may switch the tuner on */
-		/* It may change files, or restore one. */
+		/* It may change files, or restore one, also once newer records are gone. */
 		[CAPABILITY_TO_ENFORCE] = mode == MODE_ENFORCE || mode == MODE_RELEASED ||
-					  core->n_keys > 0 || core->n_pins > 0,
+					  core->n_keys > 0 || core->n_pins > 0 ||
+					  core->node.newer[0],
 		[CAPABILITY_TO_CHROOT] = core->host->root[0], /* to observe too */
 		[CAPABILITY_TO_SET] = false,
 	};
@@ -448,7 +452,7 @@ static void poll_all(struct agent *agent)
 	}
 	agent->ready = true;
 	handle_requests(agent);
-	if (agent->unsaved && core->lock >= 0 && core->journal && !core->save_task)
+	if (agent->unsaved && core_may_write(core) && core->journal && !core->save_task)
 		agent->unsaved = last_good_save(core) < 0;
 	begin_tasks(core);
 	for (size_t i = 0; i < core->node.n_tuners; i++)

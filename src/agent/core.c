@@ -107,7 +107,10 @@ static const struct {
 	int error;
 	const char *what, *cure;
 } values_errors[] = {
-	{-EBADMSG, "values has an unknown format version", "remove it, or restart the node"},
+	{-EBADMSG, "values is damaged",
+		"restart the node: its kernel begins with its own values, and the records anew"},
+	{-EKEYREJECTED, "it or values belongs to a user other than root, who may have changed it",
+		"find out who made it, and give it to root (chown)"},
 	{-ENODEV, "not the host's directory but the container's", NULL},
 	{-ENOMSG,
 		"/proc/sys/kernel/random/boot_id cannot be read, so records of this boot cannot be "
@@ -405,7 +408,7 @@ static void settle_mode(const struct core *core, struct tuner_status *tuner)
 		release = NULL;
 	else if (core->as_apply)
 		mode = MODE_ENFORCE;
-	else if (core->options.observe)
+	else if (core->options.observe || core->node.newer[0])
 		mode = MODE_OBSERVE;
 	else if (mode == MODE_ENFORCE && release)
 		mode = MODE_RELEASED;

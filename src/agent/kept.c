@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "base/log.h"
 
+#include <zlib.h>
+
 #define PEAKS_FILE   "peaks"
 #define EVENTS_FILE  "events"
 #define HISTORY_FILE "history"
@@ -19,10 +21,11 @@
 
 #define KEPT_MAX ((size_t)1024 * 1024)
 
-/* A file of another boot or of a version with another layout is ignored. */
+/* A damaged file, or one of another boot or of a version with another layout, is ignored. */
 struct kept_header {
-	char boot[SETTING_VALUE_MAX];
-	uint64_t size; /* an element's size */
+	char boot[SETTING_VALUE_MAX - sizeof(uint32_t)];
+	uint32_t checksum; /* of the elements */
+	uint64_t size;     /* an element's size */
 };
 
 struct peaks {
@@ -42,9 +45,11 @@ struct histories {
 	struct kept_history histories[PEAKS_MAX];
 };
 
-static void make_header(const struct core *core, size_t size, struct kept_header *header)
+static void make_header(const struct core *core, const void *elements, size_t size, size_t n,
+	struct kept_header *header)
 {
-	*header = (struct kept_header){.size = size};
+	*header = (struct kept_header){
+		.size = size, .checksum = (uint32_t)crc32(0, elements, (uInt)(n * size))};
 	set_text(header->boot, core->boot);
 }
 
@@ -56,13 +61,15 @@ static void *read_kept(const struct core *core, const char *name, size_t size, s
 	size_t len = 0;
 
 	*n = 0;
-	make_header(core, size, &header);
 	if (core_directory(core->host, CORE_RUNTIME, path) < 0)
 		return NULL;
 	text_append(path, sizeof(path), "/%s", name);
 	if (read_file(path, KEPT_MAX, &data, &len) < 0)
 		return NULL;
-	if (len >= sizeof(header) && memcmp(data, &header, sizeof(header)) == 0) {
+	if (len < sizeof(header) || (len - sizeof(header)) % size != 0)
+		return data;
+	make_header(core, data + sizeof(header), size, (len - sizeof(header)) / size, &header);
+	if (memcmp(data, &header, sizeof(header)) == 0) {
 		*n = (len - sizeof(header)) / size;
 		memmove(data, data + sizeof(header), *n * size);
 	}
@@ -76,10 +83,10 @@ static void write_kept(
 	struct kept_header header;
 	char path[PATH_MAX];
 
-	make_header(core, size, &header);
-	memcpy(data, &header, sizeof(header));
 	if (n > 0)
 		memcpy(data + sizeof(header), elements, n * size);
+	make_header(core, data + sizeof(header), size, n, &header);
+	memcpy(data, &header, sizeof(header));
 	if (core_directory(core->host, CORE_RUNTIME, path) < 0)
 		return;
 	text_append(path, sizeof(path), "/%s", name);
@@ -88,6 +95,17 @@ static void write_kept(
 
 /* ---- peaks of limits ---- */
 
+/* Another version may have more kinds of workloads. */
+static bool is_peak(const struct limit_peak *peak)
+{
+	bool good = peak->at_us <= now_us() && peak->n_top <= LIMIT_PEAK_TOP &&
+		    memchr(peak->name, 0, LIMIT_NAME_MAX);
+
+	for (size_t i = 0; i < LIMIT_PEAK_TOP; i++)
+		good &= peak->top[i].workload.kind <= WORKLOAD_UID;
+	return good;
+}
+
 void core_load_peaks(struct core *core)
 {
 	struct peaks *peaks = core->peaks = must(calloc(1, sizeof(*peaks)));
@@ -95,8 +113,7 @@ void core_load_peaks(struct core *core)
 	_cleanup_free_ struct limit_peak *old = read_kept(core, PEAKS_FILE, sizeof(*old), &n);
 
 	for (size_t i = 0; i < MIN(n, (size_t)PEAKS_MAX); i++)
-		if (old[i].at_us <= now_us() && old[i].n_top <= LIMIT_PEAK_TOP &&
-			memchr(old[i].name, 0, LIMIT_NAME_MAX))
+		if (is_peak(&old[i]))
 			peaks->peaks[peaks->n++] = old[i];
 }
 
@@ -244,7 +261,7 @@ void core_keep_drifts(struct core *core)
 	_cleanup_free_ struct drift *drifts = NULL;
 	size_t n = 0;
 
-	if (core->lock < 0 || !node->drifts_changed)
+	if (!core_may_write(core) || !node->drifts_changed)
 		return;
 	node->drifts_changed = false;
 	drifts = must(calloc(core->n_drifts + node->n_settings + 1, sizeof(*drifts)));
@@ -276,7 +293,7 @@ void core_keep_memory(const struct core *core, struct tuner_status *tuner)
 {
 	size_t size = tuner->ops->kept_size;
 
-	if (!size || core->lock < 0 || memcmp(tuner->kept, tuner->memory, size) == 0)
+	if (!size || !core_may_write(core) || memcmp(tuner->kept, tuner->memory, size) == 0)
 		return;
 	memcpy(tuner->kept, tuner->memory, size);
 	write_kept(core, tuner->ops->name, tuner->kept, size, 1);

@@ -43,6 +43,8 @@ int file_locate(const struct host *host, const char *path, struct file_bytes *fi
 		return r;
 	if (streq(found.directory, "/"))
 		found.directory[0] = '\0';
+	if (up == 0 && !found.directory[0])
+		return -EISDIR;
 	if (snprintf(found.full, PATH_MAX, "%s%s", found.directory, path + strlen(above)) >=
 		PATH_MAX)
 		return -ENAMETOOLONG;
@@ -356,12 +358,14 @@ void file_sweep(const struct file_journal *journal)
 #define JOURNAL_FILE_MAX (4 * 1024 * 1024)
 
 /*
- * {"schema": 8, "version": "0.1.0", "checksum": "...", "body": {...}}. The version is that of the
- * program that wrote it, and stays in each later schema. Up to schema 7 there was neither it nor a
- * checksum, up to schema 6 no owner.
+ * {"schema": 7, "version": "0.1.0", "checksum": "...", "body": {...}}. The version is that of the
+ * program that wrote it, and stays in each later schema. Earlier versions wrote schema 7 without it
+ * and the checksum, and ignore both; schema 6 has no owner either. Schema 8 is this one, by another
+ * number, and always has a checksum.
  */
-#define SCHEMA            8
+#define SCHEMA            7
 #define SCHEMA_OLDEST     6
+#define SCHEMA_NEWEST     8
 #define SCHEMA_CHECKSUM   8
 #define SCHEMA_ALL_FIELDS 7
 
@@ -649,6 +653,14 @@ static bool is_hash(const char *text)
 	       strspn(text, "0123456789abcdef") == strlen(text);
 }
 
+/* An absolute path, within the root and not the root itself. */
+static bool is_path(const char *path)
+{
+	char clean[SETTING_PATH_MAX];
+
+	return path[0] == '/' && set_text(clean, path) && path_clean(clean) && clean[1];
+}
+
 /* Nothing else would be found in the state directory, or on the host. */
 static bool is_usable(const struct file_journal *journal)
 {
@@ -657,7 +669,8 @@ static bool is_usable(const struct file_journal *journal)
 	for (size_t i = 0; i < journal->n_files; i++) {
 		const struct file_record *record = &journal->files[i];
 
-		good = good && record->path[0] == '/' &&
+		good = good && is_path(record->path) && record->format <= EDIT_OWN &&
+		       record->activation <= ACTIVATE_RESTART && record->restart <= RESTART_TO_UNDO &&
 		       (is_hash(record->original) || streq(record->original, FILE_HASH_NONE));
 		for (size_t k = 0; k < ARRAY_SIZE(record->ours); k++)
 			good = good && (!record->ours[k][0] || is_hash(record->ours[k]) ||
@@ -671,14 +684,15 @@ static int parse(struct file_journal *journal, const char *text)
 	_cleanup_(cleanup_cJSON_Delete) cJSON *root = cJSON_Parse(text);
 	const cJSON *body = cJSON_GetObjectItemCaseSensitive(root, "body");
 	double schema = json_number_at(root, "schema");
+	bool is_summed = schema >= SCHEMA_CHECKSUM || cJSON_HasObjectItem(root, "checksum");
 	char sum[HASH_TEXT_MAX];
 
-	if (schema > SCHEMA)
+	if (schema > SCHEMA_NEWEST)
 		return -EPROTO;
 	if (!body || schema < SCHEMA_OLDEST)
 		return -EBADMSG;
 	sum_body(body, sum);
-	if ((schema >= SCHEMA_CHECKSUM && !streq(json_text_at(root, "checksum"), sum)) ||
+	if ((is_summed && !streq(json_text_at(root, "checksum"), sum)) ||
 		!read_fields(body, journal_fields, schema < SCHEMA_ALL_FIELDS, journal) ||
 		!is_usable(journal))
 		return -EBADMSG;
@@ -696,6 +710,10 @@ const char *file_journal_describe(int error)
 		return "journal.json is damaged" CURE;
 	if (error == -ENODATA)
 		return "journal.json is missing, and files/ holds originals" CURE;
+	if (error == -EKEYREJECTED)
+		return "it or journal.json belongs to a user other than root, who may have changed "
+		       "it, so files are only observed: find out who made it, and give it to root "
+		       "(chown)";
 	if (error == -EPROTO)
 		return "a newer version wrote journal.json: install that version, or restore with it";
 	if (error == -ENODEV)
@@ -710,15 +728,18 @@ int file_journal_open(const char *directory, bool create, struct file_journal **
 		must(calloc(1, sizeof(*journal)));
 	_cleanup_free_ char *text = NULL;
 	char path[PATH_MAX];
+	struct stat st;
 	int r;
 
-	journal->dir = -1;
-	r = create ? make_directories(directory, 0755) : 0;
-	if (r < 0)
-		return r;
-	journal->dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (journal->dir < 0 && (create || errno != ENOENT))
+	journal->dir = create ? make_own_directory(directory)
+			      : open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (journal->dir < 0 && create)
+		return journal->dir;
+	if (journal->dir < 0 && errno != ENOENT)
 		return -errno;
+	if (fstatat(journal->dir, FILE_JOURNAL_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		!is_own_file(&st))
+		return -EKEYREJECTED;
 	snprintf(path, sizeof(path), "%s/" FILE_JOURNAL_FILE, directory);
 	r = read_file(path, JOURNAL_FILE_MAX, &text, NULL);
 	if (r == 0) {

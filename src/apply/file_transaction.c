@@ -43,6 +43,7 @@ struct work_file {
 	/* For a restore: */
 	bool left[JOURNAL_KEYS_MAX]; /* the key was changed by someone else */
 	bool plan_only;              /* nothing is written */
+	bool record_ends;            /* after the restore: see keep_original() */
 	bool written;
 	int lost; /* 0, or -errno of reading the original bytes */
 };
@@ -438,6 +439,56 @@ static bool is_changed_by_others(const struct work_file *file)
 	       !file_is_ours(&file->record, file->old.hash);
 }
 
+/* Returns the bytes of all originals that were kept by keep_original(). */
+static uint64_t size_of_originals(int dir)
+{
+	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = copy < 0 ? NULL : fdopendir(copy);
+	const struct dirent *entry;
+	uint64_t size = 0;
+	struct stat st;
+
+	while (directory && (entry = readdir(directory)))
+		if (starts_with(entry->d_name, ORIGINAL) &&
+			fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+			size += (uint64_t)st.st_size;
+	if (directory)
+		closedir(directory);
+	else if (copy >= 0)
+		close(copy);
+	return size;
+}
+
+static void name_original(const struct file_record *record, char name[static NAME_MAX])
+{
+	snprintf(name, NAME_MAX, ORIGINAL "%.8s-%.200s", record->original,
+		strrchr(record->path, '/') + 1);
+}
+
+/*
+ * Keeps the original of a file that others have changed, until the purge: the record ends, and
+ * nobody else may have these bytes. 0; or -errno with why, and the record has to stay.
+ */
+static int keep_original(struct file_job *job, struct work_file *file)
+{
+	const struct file_bytes *original = &file->new;
+	int dir = job->journal->dir, r = -ENOSPC;
+	char name[NAME_MAX];
+	struct stat st;
+
+	name_original(&file->record, name);
+	if (!original->bytes ||
+		(fstatat(dir, name, &st, 0) == 0 && st.st_size == (off_t)original->len))
+		return 0;
+	if (size_of_originals(dir) + original->len <= ORIGINALS_MAX)
+		r = replace_file(dir, name, original->bytes, original->len, true);
+	if (r < 0)
+		snprintf(file->why, sizeof(file->why),
+			"changed by someone else since, and the state directory has no room for the original (%s): move its files original-* elsewhere, then restore again",
+			strerror(-r));
+	return r;
+}
+
 static int restore_once(struct file_job *job, struct work_file *file)
 {
 	_cleanup_(file_bytes_clear) struct file_bytes text = {0};
@@ -464,6 +515,9 @@ static int restore_once(struct file_job *job, struct work_file *file)
 	if (file->lost == 0 && !is_changed_by_others(file))
 		return replace_old(file, &file->new, file->record.directories);
 	/* Someone else changed the file, or its original is lost: restore only our own keys. */
+	r = file->record_ends ? keep_original(job, file) : 0;
+	if (r < 0)
+		return r;
 	if (!old->bytes || (own && !file_is_ours(&file->record, old->hash))) {
 		memset(file->left, true, sizeof(file->left));
 		return 0;
@@ -579,63 +633,28 @@ static void note_plan(const struct work_file *file, struct change *change)
 	change->why = must(strdup(note));
 }
 
-/* Returns the bytes of all originals that were kept by keep_original(). */
-static uint64_t size_of_originals(int dir)
-{
-	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *directory = copy < 0 ? NULL : fdopendir(copy);
-	const struct dirent *entry;
-	uint64_t size = 0;
-	struct stat st;
-
-	while (directory && (entry = readdir(directory)))
-		if (starts_with(entry->d_name, ORIGINAL) &&
-			fstatat(dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-			size += (uint64_t)st.st_size;
-	if (directory)
-		closedir(directory);
-	else if (copy >= 0)
-		close(copy);
-	return size;
-}
-
-/*
- * Keeps the original of a file that others have changed, until the purge: the record ends, and
- * nobody else may have these bytes.
- */
-static void keep_original(struct file_job *job, struct work_file *file)
-{
-	_cleanup_(file_bytes_clear) struct file_bytes original = {0};
-	const char *path = file->record.path, *hash = file->record.original;
-	char name[NAME_MAX];
-
-	if (streq(hash, FILE_HASH_NONE) || file_recall(job->journal->dir, hash, &original) < 0)
-		return;
-	snprintf(name, sizeof(name), ORIGINAL "%.8s-%.200s", hash, strrchr(path, '/') + 1);
-	if (size_of_originals(job->journal->dir) + original.len > ORIGINALS_MAX ||
-		replace_file(job->journal->dir, name, original.bytes, original.len, true) < 0)
-		snprintf(file->why, sizeof(file->why),
-			"the state directory has no room for the original of %.200s", path);
-	else
-		snprintf(file->why, sizeof(file->why),
-			"the original of %.120s is kept as %.120s in the state directory", path,
-			name);
-	log_as(LOG_SETTING_CHANGED, LOG_NOTICE, path, "%s", file->why);
-}
-
 /* Restores the bytes, and adds the changes to the plan. 0 or -errno, with why in file. */
 static int restore_keys(struct file_job *job, struct work_file *file, bool resumed)
 {
-	int r = restore_bytes(job, file), error;
 	bool activate, others;
+	char name[NAME_MAX];
+	int r, error;
 
+	file->record_ends = !file->plan_only;
+	r = restore_bytes(job, file);
 	if (r == 0 && file->lost == 0 && !file->plan_only)
 		r = find_copies(job, file);
 	error = r < 0 ? r : file->lost;
 	activate = file->written || resumed;
 	others = is_changed_by_others(file);
-	if (others && error == 0 && !file->plan_only)
-		keep_original(job, file);
+	name_original(&file->record, name);
+	if (others && error == 0 && file->record_ends &&
+		!streq(file->record.original, FILE_HASH_NONE)) {
+		snprintf(file->why, sizeof(file->why),
+			"the original of %.120s is kept as %.120s in the state directory",
+			file->record.path, name);
+		log_as(LOG_SETTING_CHANGED, LOG_NOTICE, file->record.path, "%s", file->why);
+	}
 	for (size_t i = 0; i < file->record.n_keys; i++) {
 		const struct key_record *key = &file->record.keys[i];
 		bool left = file->left[i] && error == 0;

@@ -53,7 +53,12 @@ int load_file_put(const struct host *host, const char *path, const char *text)
 		return !text && errno == ENOENT ? 0 : -errno;
 	r = file_journal_open(directory, false, &journal);
 	if (r < 0)
-		log_error("load/journal.json", "%s: remove it", strerror(-r));
+		log_error("load/journal.json", "%s",
+			r == -EBADMSG  ? "damaged: remove it, and the hosts.toml that an earlier "
+					 "load left for " IMAGES_REGISTRY
+			: r == -EPROTO ? "a newer version wrote it, so nothing is loaded: install "
+					 "that version"
+				       : strerror(-r));
 	else
 		r = remove_file(host, journal);
 	if (r < 0 || !text)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "apply/values.h"
 
-#include "base/build.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -18,6 +17,7 @@
 #include <linux/neighbour.h>
 #include <netlink/msg.h>
 #include <netlink/netlink.h>
+#include <zlib.h>
 
 /* For a lock whose holder changes now. */
 #define LOCK_RETRIES  40
@@ -26,43 +26,67 @@
 /* ---- records ---- */
 
 #define MAGIC          "headroom values"
-#define VERSION        4
-#define VERSION_OLDEST 3
+#define VERSION        3
+#define VERSION_NEWEST 4
 
-/* A write goes to the copy that is not current and then makes it current. */
+/*
+ * current is 0 for a free slot, or the number of the valid copy (1 or 2). When both copies are the
+ * same, it is SEALED in the low bits, and above the checksum of a copy: then the copy that has this
+ * checksum is valid. Earlier versions read the first copy of such a slot, and write numbers only.
+ */
 struct slot {
-	_Atomic uint32_t current; /* 0: the slot is free; 1 or 2: number of the valid copy */
+	_Atomic uint32_t current;
 	struct value_record copies[2];
 };
 
-/* Each later version begins with these members. The slots follow. */
+#define SEALED      5U
+#define SEALED_MASK 7U
+
+/* Version 4 is version 3 with the version of a program here. */
 struct header {
 	char magic[16];
 	uint32_t version;
 	uint32_t record_size;
-	char boot[40];
+	char boot[37];
+	uint8_t boot_sum[3]; /* of boot; 0: earlier versions wrote none */
 	char owner[OWNER_MAX];
-	char program[RECORD_PROGRAM_MAX]; /* version of the program; since version 4 */
+};
+
+/* Each later version begins like this. */
+struct later_header {
+	struct header header;
+	char program[RECORD_PROGRAM_MAX]; /* the version of the program */
 };
 
 #define SLOTS_SIZE (VALUE_STORE_MAX * sizeof(struct slot))
 
 static size_t header_size(uint32_t version)
 {
-	return version < 4 ? offsetof(struct header, program) : sizeof(struct header);
+	return version < 4 ? sizeof(struct header) : sizeof(struct later_header);
+}
+
+static void sum_boot(const struct header *header, uint8_t sum[static 3])
+{
+	uint32_t whole = (uint32_t)crc32(0, (const Bytef *)header->boot, sizeof(header->boot));
+
+	memcpy(sum, &whole, 3);
 }
 
 /* Returns 0; -EBADMSG; -ESTALE for a file from another boot; or -EPROTO for a newer version. */
 static int check_header(const struct header *header, const char *boot)
 {
-	if (strncmp(header->magic, MAGIC, sizeof(header->magic)) != 0)
+	static const uint8_t none[3] = {0};
+	uint8_t sum[3];
+
+	sum_boot(header, sum);
+	if (strncmp(header->magic, MAGIC, sizeof(header->magic)) != 0 ||
+		(memcmp(header->boot_sum, none, 3) != 0 && memcmp(header->boot_sum, sum, 3) != 0))
 		return -EBADMSG;
 	if (boot[0] && strncmp(header->boot, boot, sizeof(header->boot)) != 0)
 		return -ESTALE;
-	if (header->version > VERSION)
+	if (header->version > VERSION_NEWEST)
 		return -EPROTO;
-	return header->version < VERSION_OLDEST ||
-			       header->record_size != sizeof(struct value_record)
+	return header->version < VERSION || header->record_size != sizeof(struct value_record)
 		       ? -EBADMSG
 		       : 0;
 }
@@ -83,7 +107,9 @@ static int open_file(int dir, const char *boot, bool write, struct value_store *
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
-	if (!S_ISREG(st.st_mode) || pread(fd, &header, sizeof(header), 0) < 0)
+	if (!is_own_file(&st))
+		return -EKEYREJECTED;
+	if (!S_ISREG(st.st_mode) || pread(fd, &header, sizeof(header), 0) != sizeof(header))
 		return -EBADMSG;
 	r = check_header(&header, boot);
 	if (r < 0)
@@ -99,6 +125,55 @@ static int open_file(int dir, const char *boot, bool write, struct value_store *
 	store->header = file;
 	store->slots = (struct slot *)((char *)file + header_size(header.version));
 	return 0;
+}
+
+static uint32_t seal_of(const struct value_record *copy)
+{
+	uint32_t sum = (uint32_t)crc32(0, (const Bytef *)copy, sizeof(*copy));
+
+	return sum * (SEALED_MASK + 1) | SEALED;
+}
+
+/* Returns the index of the valid copy, for any value of current but 0; or -EBADMSG. */
+static int valid_copy(const struct slot *slot, uint32_t current)
+{
+	if (current <= 2)
+		return (int)current - 1;
+	for (int i = 0; (current & SEALED_MASK) == SEALED && i < 2; i++)
+		if (current == seal_of(&slot->copies[i]))
+			return i;
+	return -EBADMSG;
+}
+
+/* Copies the record, empty for a free slot; the writer may change it meanwhile. 0 or -EBADMSG. */
+static int read_slot(const struct slot *slot, struct value_record *record)
+{
+	uint32_t current;
+	int copy;
+
+	do {
+		current = atomic_load_explicit(&slot->current, memory_order_acquire);
+		copy = current == 0 ? 0 : valid_copy(slot, current);
+		*record = current == 0 || copy < 0 ? (struct value_record){0} : slot->copies[copy];
+		atomic_thread_fence(memory_order_seq_cst);
+	} while (current != atomic_load_explicit(&slot->current, memory_order_relaxed));
+	return MIN(copy, 0);
+}
+
+/* Stores before it are seen before it, and stores after it after it: in order after a kill, too. */
+static void set_current(struct slot *slot, uint32_t current)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	atomic_store_explicit(&slot->current, current, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* The second copy is valid: replaces the first one by it. */
+static void seal_slot(struct slot *slot)
+{
+	set_current(slot, 2);
+	slot->copies[0] = slot->copies[1];
+	set_current(slot, seal_of(&slot->copies[1]));
 }
 
 int value_store_open(const char *directory, const char *boot, bool write, struct value_store **ret)
@@ -121,7 +196,7 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 		if (fd < 0)
 			return -errno;
 		set_text(header.boot, boot);
-		set_text(header.program, HEADROOM_VERSION);
+		sum_boot(&header, header.boot_sum);
 		r = -posix_fallocate(fd, 0, sizeof(header) + SLOTS_SIZE);
 		if (r == 0)
 			r = write_all(fd, &header, sizeof(header));
@@ -136,13 +211,11 @@ int value_store_open(const char *directory, const char *boot, bool write, struct
 	if (r < 0 && (write || (r != -ENOENT && r != -ESTALE)))
 		return r;
 	for (size_t i = 0; store->header && i < VALUE_STORE_MAX; i++) {
-		const struct slot *slot = &store->slots[i];
-		uint32_t current = atomic_load_explicit(&slot->current, memory_order_acquire);
-
-		if (current == 0)
-			continue;
-		store->records[i] = slot->copies[current == 2];
-		store->n = i + 1;
+		r = read_slot(&store->slots[i], &store->records[i]);
+		if (r < 0)
+			return r;
+		if (store->records[i].name[0])
+			store->n = i + 1;
 	}
 	if (store->header)
 		copy_text(store->owner, OWNER_MAX, store->header->owner);
@@ -155,27 +228,12 @@ void value_store_program(const char *directory, char program[static RECORD_PROGR
 	_cleanup_close_ int dir = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	_cleanup_close_ int fd =
 		openat(dir, VALUE_STORE_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	struct header header = {0};
+	struct later_header later = {0};
 
-	if (pread(fd, &header, sizeof(header), 0) == sizeof(header)) {
-		header.program[RECORD_PROGRAM_MAX - 1] = '\0';
-		copy_text(program, RECORD_PROGRAM_MAX, header.program);
+	if (pread(fd, &later, sizeof(later), 0) == sizeof(later)) {
+		later.program[RECORD_PROGRAM_MAX - 1] = '\0';
+		copy_text(program, RECORD_PROGRAM_MAX, later.program);
 	}
-}
-
-void value_store_adopt(struct value_store *store, const char *owner)
-{
-	copy_text(store->owner, OWNER_MAX, owner);
-	copy_text(store->header->owner, OWNER_MAX, owner);
-	if (store->header->version == VERSION)
-		set_text(store->header->program, HEADROOM_VERSION);
-}
-
-void value_store_close(struct value_store *store)
-{
-	if (store->header)
-		(void)munmap(store->header, header_size(store->header->version) + SLOTS_SIZE);
-	free(store);
 }
 
 /*
@@ -186,7 +244,6 @@ static int put_record(struct value_store *store, const struct value_record *reco
 {
 	struct value_record *there = find_named(store->records, store->n, record->name);
 	struct slot *slot;
-	uint32_t next;
 
 	if (!there)
 		there = find_named(store->records, VALUE_STORE_MAX, ""); /* a free slot */
@@ -195,10 +252,29 @@ static int put_record(struct value_store *store, const struct value_record *reco
 	*there = *record;
 	store->n = MAX(store->n, (size_t)(there - store->records) + 1);
 	slot = &store->slots[there - store->records];
-	next = atomic_load_explicit(&slot->current, memory_order_relaxed) == 1 ? 2 : 1;
-	slot->copies[next - 1] = *record;
-	atomic_store_explicit(&slot->current, next, memory_order_release);
+	/* The valid copy stays until the other is written. */
+	if (valid_copy(slot, atomic_load_explicit(&slot->current, memory_order_relaxed)) == 1)
+		seal_slot(slot);
+	slot->copies[1] = *there;
+	seal_slot(slot);
 	return 0;
+}
+
+void value_store_adopt(struct value_store *store, const char *owner)
+{
+	copy_text(store->owner, OWNER_MAX, owner);
+	copy_text(store->header->owner, OWNER_MAX, owner);
+	/* An earlier version wrote no checksums. */
+	for (size_t i = 0; i < store->n; i++)
+		if (store->records[i].name[0])
+			(void)put_record(store, &store->records[i]);
+}
+
+void value_store_close(struct value_store *store)
+{
+	if (store->header)
+		(void)munmap(store->header, header_size(store->header->version) + SLOTS_SIZE);
+	free(store);
 }
 
 void value_store_mark(struct value_store *store, const char *name, bool configured)
@@ -216,12 +292,15 @@ void value_store_mark(struct value_store *store, const char *name, bool configur
 void value_store_forget(struct value_store *store, const char *name)
 {
 	struct value_record *there = find_named(store->records, store->n, name);
+	struct slot *slot;
 
 	if (!there)
 		return;
+	slot = &store->slots[there - store->records];
 	*there = (struct value_record){0}; /* the name may be its own */
-	atomic_store_explicit(
-		&store->slots[there - store->records].current, 0, memory_order_release);
+	set_current(slot, 0);
+	/* Nothing is restored from here, even if current is damaged. */
+	memset(slot->copies, 0, sizeof(slot->copies));
 }
 
 /*
@@ -322,15 +401,14 @@ static void name_holder(int fd, char *holder, size_t size)
 
 int lock_acquire(const char *directory, const char *name, char *holder, size_t size)
 {
-	int r = make_directories(directory, 0755);
-	char path[PATH_MAX + sizeof("/lock")];
+	_cleanup_close_ int dir = make_own_directory(directory);
 	_cleanup_close_ int fd = -1;
+	int r;
 
-	if (r < 0)
-		return r;
-	snprintf(path, sizeof(path), "%s/lock", directory);
+	if (dir < 0)
+		return dir;
 	/* A process that can open the file can lock it. Earlier versions let everybody open it. */
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || fchmod(fd, 0600) < 0)
 		return -errno;
 	r = lock_file(fd);

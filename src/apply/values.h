@@ -6,8 +6,9 @@
  *
  * The records are one file of fixed slots in the runtime directory, mapped into memory. Each value
  * is recorded there before its first write. A record costs one memory copy and no allocation, so
- * urgent writes are recorded too, and a full tmpfs cannot refuse them. The file survives SIGKILL, a
- * stopped unit and an upgrade. Like the values, it does not survive a boot.
+ * urgent writes are recorded too, and a full tmpfs cannot refuse them. Each record is there twice,
+ * with a checksum: one damaged byte costs nothing. The file survives SIGKILL, a stopped unit and an
+ * upgrade. Like the values, it does not survive a boot.
  */
 
 #include "kernel/host.h"
@@ -32,7 +33,8 @@ struct value_store {
 /*
  * Opens the records of a runtime directory. boot is the boot id, or empty when it is unknown. A
  * file from another boot counts as empty. The one writer sets write: a missing or stale file is
- * replaced. 0; -EBADMSG for an unknown format; -EPROTO for a newer version; or another -errno.
+ * replaced. 0; -EBADMSG for a damaged file; -EKEYREJECTED for one of another user; -EPROTO for a
+ * newer version; or another -errno.
  */
 int value_store_open(const char *directory, const char *boot, bool write, struct value_store **ret);
 

@@ -178,6 +178,29 @@ int make_directories(const char *path, mode_t mode)
 	return 0;
 }
 
+bool is_own_file(const struct stat *st)
+{
+	return st->st_uid == 0 || st->st_uid == geteuid();
+}
+
+int make_own_directory(const char *path)
+{
+	_cleanup_close_ int fd = -1;
+	struct stat st;
+	int r = make_directories(path, 0755);
+
+	if (r < 0)
+		return r;
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!is_own_file(&st))
+		return -EKEYREJECTED;
+	if ((st.st_mode & 022) && fchmod(fd, 0755) < 0)
+		return -errno;
+	return steal_fd(&fd);
+}
+
 int remove_tree(const char *path)
 {
 	/* Only directories are compared: files of an overlay have other devices than it. */

@@ -50,5 +50,15 @@ const char *write_cure(int error);
 /* Makes directories like mkdir -p. Returns 0 or -errno. */
 int make_directories(const char *path, mode_t mode);
 
+/*
+ * Makes a directory like mkdir -p and opens it. Only its owner may change it: an earlier process may
+ * have made it under another umask. Returns a descriptor, or -errno: -EKEYREJECTED if its owner is
+ * another user, who can replace each file in it.
+ */
+int make_own_directory(const char *path);
+
+/* Returns whether a file belongs to root or to the user of this process. */
+bool is_own_file(const struct stat *st);
+
 /* Removes like rm -rf, but keeps path itself, empty, if it is a mount. Returns 0 or -errno. */
 int remove_tree(const char *path);

@@ -8,6 +8,7 @@ import re
 import signal
 import struct
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,26 @@ def test_a_name_returns_to_another_archive_when_its_archive_is_removed(lab: Lab,
     until(lambda: id_of(lab, A) == new.id, lambda: f"the archive that is left is loaded: {running.status()['images']}")
     assert wait_image(running, A)["source"] == "/run/images/app-2.tar"
     assert running.condition("ImagePreloadFailed")["reason"] == "all-present"
+
+
+@pytest.mark.parametrize("newer", ["values", "journal.json"])
+def test_beside_records_of_a_newer_version_no_image_is_loaded(lab: Lab, preload: Start, store: Path, directory: Path, newer: str) -> None:
+    lab.containerd()
+    docker_save(store / "app.tar", [Built(A)])
+    preload("archives: []").stop()
+    if newer == "values":
+        values = bytearray((directory / "run/values").read_bytes())
+        values[16] = 9
+        (directory / "run/values").write_bytes(values)
+    else:
+        (directory / "state/journal.json").write_text(json.dumps({"schema": 99, "version": "7.1.2", "body": {}}))
+    config = (directory / "state/config.json").read_bytes()
+    running = preload("archives: [/run/images]")
+    until(lambda: running.tuner("images")["state"] == "active", "the first sample")
+    time.sleep(3)  # a load begins within a second
+    assert A not in names(lab), running.log
+    assert running.tuner("images")["mode"] == "observe"
+    assert (directory / "state/config.json").read_bytes() == config
 
 
 def test_a_new_file_with_the_name_of_a_removed_one_is_loaded(lab: Lab, preload: Start, store: Path) -> None:

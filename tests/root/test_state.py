@@ -336,16 +336,41 @@ def test_the_journal_of_an_earlier_version_is_restored(directory: Path, run, sch
     restored = run("restore", env=recorded.env)
     assert restored.returncode == 0, restored.stderr
     assert recorded.file.read_text() == ORIGINAL
-    assert json.loads(recorded.journal.read_text())["schema"] == 8
+    journal = json.loads(recorded.journal.read_text())
+    assert journal["schema"] == 7 and journal["checksum"], "the version before reads schema 7"
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("path", ["", "daemon.json", "etc/docker/daemon.json"])
-def test_a_record_without_an_absolute_path_is_damaged(directory: Path, run, path: str) -> None:
+def test_a_journal_that_an_earlier_build_numbered_8_is_read_and_needs_its_checksum(directory: Path, run) -> None:
+    recorded = Recorded(directory, 7)
+    assert run("restore", "--only", "thp", env=recorded.env).returncode == 0, "the journal is stored again"
+    journal = json.loads(recorded.journal.read_text()) | {"schema": 8}
+    for checksum, code in ((None, 1), (journal["checksum"], 0)):
+        recorded.journal.write_text(json.dumps(journal | {"checksum": checksum}))
+        assert run("restore", env=recorded.env).returncode == code
+    assert recorded.file.read_text() == ORIGINAL
+
+
+NO_PATHS = ["", "daemon.json", "etc/docker/daemon.json", "/", "//", "/.", "/./", "/..", "/../", "/etc/..", "/etc/../", "/../etc/daemon.json", "/etc/./../."]
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("host", [True, False])
+@pytest.mark.parametrize("path", [*NO_PATHS, "/proc/self/root", "/proc/self/cwd/", "/etc", "/etc/", "/etc/.", "/dev/null", "/none/", "/none/.", "/none/..", "/none/../.."])
+def test_a_record_whose_path_is_no_file_is_an_error(directory: Path, run, path: str, host: bool) -> None:
+    """Without HEADROOM_HOST_ROOT the host is this machine, and a path can lead to its root."""
     recorded = Recorded(directory, 7, path)
-    restored = run("restore", env=recorded.env)
-    assert restored.returncode == 1 and "journal.json is damaged" in restored.stderr
-    assert (recorded.file.read_text(), recorded.original.read_text()) == (OURS, ORIGINAL)
+    journal = recorded.journal.read_bytes()
+    if not host:
+        del recorded.env["HEADROOM_HOST_ROOT"]
+    restored = run("restore", "--only", "runtime", env=recorded.env, wrap=("sh", "-c", 'cd / && exec "$@"', "-"))
+    assert restored.returncode == 1 or "/none/" in path or host, restored
+    assert restored.returncode in (0, 1), restored
+    if path in NO_PATHS:
+        assert restored.returncode == 1 and "journal.json is damaged" in restored.stderr
+        assert recorded.journal.read_bytes() == journal
+    if restored.returncode == 1:
+        assert (recorded.file.read_text(), recorded.original.read_text()) == (OURS, ORIGINAL)
 
 
 @pytest.mark.apart
@@ -375,9 +400,7 @@ def number(values: Path, version: int, program: bytes = b"") -> None:
     content = bytearray(values.read_bytes())
     content[16:20] = version.to_bytes(4, "little")
     if program:
-        content[128:160] = program.ljust(32, b"\0")
-    else:
-        del content[128:160]  # version 3 had no program
+        content[128:128] = program.ljust(32, b"\0")  # since version 4
     values.write_bytes(content)
 
 
@@ -397,8 +420,59 @@ def test_values_and_files_are_restored_each_alone(directory: Path, run, damaged:
     assert files_too or recorded.original.read_text() == ORIGINAL
 
 
+SLOT = 128  # where the first record begins in values: a word, and the same record twice
+
+
+def applied(directory: Path, run) -> tuple[dict[str, str], Path, Path]:
+    """The environment of a host with a changed value, the file of the value, and its records."""
+    env = fake_host(directory)
+    (directory / "one.yaml").write_text(FAKE)
+    assert run("apply", "--config", str(directory / "one.yaml"), env=env).returncode == 0
+    return env, directory / "host/proc/sys/vm/max_map_count", directory / "run/values"
+
+
 @pytest.mark.apart
-def test_the_values_of_an_earlier_version_are_used_as_they_are(directory: Path, run) -> None:
+@pytest.mark.parametrize("text", [b"/proc/sys/vm/max_map_count", b"100000", b"vm.max_map_count"])
+def test_a_byte_of_the_values_that_changes_costs_no_original(directory: Path, run, text: bytes) -> None:
+    """A changed path was a value that this kernel does not have, and a changed original was restored."""
+    env, count, values = applied(directory, run)
+    whole = values.read_bytes()
+    places = [match.start() for match in re.finditer(re.escape(text), whole)]
+    assert len(places) >= 2
+    for at in places:
+        damaged = bytearray(whole)
+        damaged[at + 3] ^= 1
+        values.write_bytes(damaged)
+        assert run("restore", "--plan", env=env).returncode == 2
+    for at in places:
+        damaged[at + 3] = whole[at + 3] ^ 1
+    values.write_bytes(damaged)
+    for options in ((), ("--purge",)):
+        refused = run("restore", *options, env=env)
+        assert refused.returncode == 1 and "values is damaged: restart the node" in refused.stderr, refused
+        assert read(count) == "262144" and values.read_bytes() == damaged
+    values.write_bytes(whole)
+    assert run("restore", env=env).returncode == 0
+    assert read(count) == "100000"
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("kept", [0, 5, 16, 60, 127, SLOT, SLOT + 100, 100_000])
+def test_truncated_values_are_damaged_and_no_advice_loses_originals(directory: Path, run, kept: int) -> None:
+    env, count, values = applied(directory, run)
+    os.truncate(values, kept)
+    restored = run("restore", env=env)
+    assert restored.returncode == 1 and "values is damaged: restart the node" in restored.stderr, restored
+    with contextlib.closing(Agent(directory, FAKE, env=env)) as one:
+        message = one.wait_ready().condition("AgentDegraded")["message"]
+        assert "values is damaged" in message and "remove" not in message, message
+    assert read(count) == "262144" and values.stat().st_size == kept
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_values_of_an_earlier_version_are_used_as_they_are(directory: Path, run, version: int) -> None:
+    """Without a checksum, and (3) of the version before, which can be taken back."""
     env, values = fake_host(directory), directory / "run/values"
     (directory / "one.yaml").write_text(FAKE)
     count = directory / "host/proc/sys/vm/max_map_count"
@@ -407,8 +481,12 @@ def test_the_values_of_an_earlier_version_are_used_as_they_are(directory: Path, 
         assert read(count) == expected
         (directory / "one.yaml").write_text(FAKE.replace("262144", "300000"))
         if expected == "262144":
-            number(values, 3)
-    assert values.read_bytes()[16] == 3, "the earlier version can be taken back"
+            assert values.read_bytes()[16] == 3, "the version before can be taken back"
+            content = bytearray(values.read_bytes())
+            content[SLOT : SLOT + 4] = (1).to_bytes(4, "little")
+            values.write_bytes(content)
+            number(values, version, b"0.1.0" if version == 4 else b"")
+    assert values.read_bytes()[16] == version
     assert run("restore", env=env).returncode == 0
     assert read(count) == "100000"
 
@@ -434,7 +512,10 @@ def test_beside_records_of_a_newer_version_the_agent_observes_and_is_not_ready(d
         assert code == 503 and "version 7.1.2 wrote the records" in body
         assert one.get("/livez")[0] == 200
         assert one.setting("vm.max_map_count")["state"] == "observed"
-        assert run("apply", env=recorded.env).returncode == 1
+        assert one.tuner("sysctl")["mode"] == "observe"
+        refused = run("apply", env=recorded.env)
+        assert refused.returncode == 1 and "version 7.1.2 wrote the records" in refused.stderr
+    assert not (directory / "state/config.json").exists()
     applied = run("apply", "--config", str(directory / "one.yaml"), env=recorded.env)
     assert applied.returncode == 1 and "version 7.1.2 wrote the records" in applied.stderr
     assert read(count) == "200000"

@@ -114,6 +114,126 @@ FIXTURE_TEST(a_file_of_unknown_format_is_left_alone)
 	assert_int_equal(value_store_open("/nonexistent", BOOT, true, &store), -ENOENT);
 }
 
+#define HEADER_SIZE 128
+
+/* Where the first slot and its copies are in the file, whose size is n. */
+static size_t copy_size(size_t n)
+{
+	return ((n - HEADER_SIZE) / VALUE_STORE_MAX - sizeof(uint32_t)) / 2;
+}
+
+static char *values_path(const struct fixture *fixture, char path[static PATH_MAX])
+{
+	snprintf(path, PATH_MAX, "%s/" VALUE_STORE_FILE, fixture->run.path);
+	return path;
+}
+
+/* Opens the file as it is. Returns 0 with what vm.a is to be, or an error. */
+static int read_wanted(const struct fixture *fixture, char wanted[static SETTING_VALUE_MAX])
+{
+	struct value_store *store;
+	int r = value_store_open(fixture->run.path, BOOT, false, &store);
+
+	if (r < 0)
+		return r;
+	assert_int_equal(store->n, 1);
+	assert_string_equal(store->records[0].name, "vm.a");
+	assert_string_equal(store->records[0].original, "1");
+	copy_text(wanted, SETTING_VALUE_MAX, store->records[0].wanted);
+	value_store_close(store);
+	return 0;
+}
+
+FIXTURE_TEST(a_changed_bit_is_mended_or_refused)
+{
+	char path[PATH_MAX], wanted[SETTING_VALUE_MAX];
+	_cleanup_free_ char *whole = NULL;
+	_cleanup_close_ int fd = -1;
+	size_t n, refused = 0, end;
+
+	directory_put(&fixture->root, PATH_A, "1\n");
+	assert_int_equal(set(fixture, "1", "2"), 0);
+	assert_int_equal(read_file(values_path(fixture, path), 1 << 20, &whole, &n), 0);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	end = HEADER_SIZE + sizeof(uint32_t) + 2 * copy_size(n);
+	for (size_t bit = 0; bit < 8 * end; bit += bit < 8 * HEADER_SIZE + 32 ? 1 : 7) {
+		char damaged = (char)(whole[bit / 8] ^ (1 << bit % 8));
+		int r;
+
+		assert_int_equal(pwrite(fd, &damaged, 1, (off_t)(bit / 8)), 1);
+		r = read_wanted(fixture, wanted);
+		assert_int_equal(pwrite(fd, whole + bit / 8, 1, (off_t)(bit / 8)), 1);
+		refused += r < 0;
+		assert_true(r == 0 || r == -EBADMSG || r == -EPROTO);
+		if (r == 0)
+			assert_string_equal(wanted, "2");
+		/* Each record is there twice. */
+		assert_true(r == 0 || bit < 8 * (HEADER_SIZE + sizeof(uint32_t)));
+	}
+	assert_in_range(refused, 32 + 8 * 20, SIZE_MAX);
+}
+
+/* put_record() stores in this order: the second copy, current, the first copy, current. */
+FIXTURE_TEST(a_kill_between_any_two_stores_leaves_a_whole_record)
+{
+	_cleanup_free_ char *old = NULL, *new = NULL;
+	char path[PATH_MAX], wanted[SETTING_VALUE_MAX];
+	const uint32_t second = 2;
+	bool is_new = false;
+	size_t n, size;
+	int fd;
+
+	directory_put(&fixture->root, PATH_A, "1\n");
+	assert_int_equal(set(fixture, "1", "2"), 0);
+	assert_int_equal(read_file(values_path(fixture, path), 1 << 20, &old, &n), 0);
+	assert_int_equal(set(fixture, "2", "4"), 0);
+	assert_int_equal(read_file(path, 1 << 20, &new, &n), 0);
+	size = copy_size(n);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_int_equal(pwrite(fd, old, n, 0), n);
+	for (size_t done = 0; done <= 2 * size; done += 13) {
+		size_t first = HEADER_SIZE + sizeof(uint32_t), from = first + size;
+		size_t part = MIN(done, size);
+
+		assert_int_equal(pwrite(fd, new + from, part, (off_t)from), part);
+		if (done >= size) {
+			assert_int_equal(pwrite(fd, &second, 4, HEADER_SIZE), 4);
+			part = done - size;
+			assert_int_equal(pwrite(fd, new + first, part, (off_t)first), part);
+		}
+		assert_int_equal(read_wanted(fixture, wanted), 0);
+		assert_string_equal(wanted, done < size ? "2" : "4");
+		is_new |= wanted[0] == '4';
+	}
+	close(fd);
+	assert_true(is_new);
+	/* The next process goes on from there. */
+	reopen(fixture, BOOT, true);
+	assert_int_equal(set(fixture, "4", "5"), 0);
+	assert_int_equal(read_wanted(fixture, wanted), 0);
+	assert_string_equal(wanted, "5");
+}
+
+/* An earlier version writes the first copy, then current. */
+FIXTURE_TEST(a_kill_of_an_earlier_version_leaves_the_record_before)
+{
+	char path[PATH_MAX], wanted[SETTING_VALUE_MAX], torn[64] = "torn";
+	int fd;
+
+	directory_put(&fixture->root, PATH_A, "1\n");
+	assert_int_equal(set(fixture, "1", "2"), 0);
+	fd = open(values_path(fixture, path), O_RDWR | O_CLOEXEC);
+	assert_int_equal(
+		pwrite(fd, torn, sizeof(torn), HEADER_SIZE + sizeof(uint32_t)), sizeof(torn));
+	close(fd);
+	assert_int_equal(read_wanted(fixture, wanted), 0);
+	reopen(fixture, BOOT, true);
+	value_store_adopt(fixture->store, "unit");
+	assert_int_equal(set(fixture, "2", "4"), 0);
+	assert_int_equal(read_wanted(fixture, wanted), 0);
+	assert_string_equal(wanted, "4");
+}
+
 /* ---- values ---- */
 
 FIXTURE_TEST(a_value_is_recorded_written_and_read_back)
