@@ -21,7 +21,7 @@
 
 #define KEPT_MAX ((size_t)1024 * 1024)
 
-/* A damaged file, or one of another boot or of a version with another layout, is ignored. */
+/* A file is ignored if it is damaged, or if its boot or the layout of its version differs. */
 struct kept_header {
 	char boot[SETTING_VALUE_MAX - sizeof(uint32_t)];
 	uint32_t checksum; /* of the elements */

@@ -670,7 +670,8 @@ static bool is_usable(const struct file_journal *journal)
 		const struct file_record *record = &journal->files[i];
 
 		good = good && is_path(record->path) && record->format <= EDIT_OWN &&
-		       record->activation <= ACTIVATE_RESTART && record->restart <= RESTART_TO_UNDO &&
+		       record->activation <= ACTIVATE_RESTART &&
+		       record->restart <= RESTART_TO_UNDO &&
 		       (is_hash(record->original) || streq(record->original, FILE_HASH_NONE));
 		for (size_t k = 0; k < ARRAY_SIZE(record->ours); k++)
 			good = good && (!record->ours[k][0] || is_hash(record->ours[k]) ||

@@ -133,8 +133,8 @@ struct file_journal {
 /*
  * Loads the journal of a state directory, empty without a file. The one writer sets create, which
  * makes the directory. 0 with *ret; -EBADMSG for a damaged journal; -ENODATA for a missing one
- * while files/ has originals; -EKEYREJECTED if the directory or the journal belongs to another user;
- * -EPROTO for a journal of a newer version; or another -errno.
+ * while files/ has originals; -EKEYREJECTED if the directory or the journal belongs to another
+ * user; -EPROTO for a journal of a newer version; or another -errno.
  */
 int file_journal_open(const char *directory, bool create, struct file_journal **ret);
 void file_journal_close(struct file_journal *journal);

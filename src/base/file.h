@@ -51,9 +51,9 @@ const char *write_cure(int error);
 int make_directories(const char *path, mode_t mode);
 
 /*
- * Makes a directory like mkdir -p and opens it. Only its owner may change it: an earlier process may
- * have made it under another umask. Returns a descriptor, or -errno: -EKEYREJECTED if its owner is
- * another user, who can replace each file in it.
+ * Makes a directory like mkdir -p and opens it. Only its owner may change it: an earlier process
+ * may have made it under another umask. Returns a descriptor, or -errno: -EKEYREJECTED if its owner
+ * is another user, who can replace each file in it.
  */
 int make_own_directory(const char *path);
 

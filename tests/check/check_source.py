@@ -33,7 +33,7 @@ CALLERS = {
         "src/runtime/images.c": "images_remove_file",
     },
     "records of originals, in the state directory": {
-        "src/apply/file.c": "open_kept file_keep file_sweep file_journal_open file_journal_store",
+        "src/apply/file.c": "open_kept file_keep file_sweep file_journal_store",
         "src/apply/file_transaction.c": "roll_back_file keep_original",
     },
     "records of values, and the lock, in the runtime directory": {"src/apply/values.c": "open_file value_store_open lock_acquire"},
@@ -47,10 +47,10 @@ CALLERS = {
     "the agent's socket": {"src/report/http.c": "bind_unix http_server_close"},
     "a file without a name, for the time of a job": {"src/runtime/archive.c": "unpack_archive", "src/base/child.c": "open_output"},
     "the file that the user names": {"src/cli/doctor_bundle.c": "doctor_bundle"},
-    "tools of the others": {"src/base/file.c": "make_directories remove_tree replace_file replace_path"},
+    "tools of the others": {"src/base/file.c": "make_directories make_own_directory remove_tree replace_file replace_path"},
 }
 CHANGING = re.compile(
-    r"\b(?:(replace_path|replace_file|remove_tree|make_directories|file_put|file_remove|load_file_put|put_load_file|"
+    r"\b(?:(replace_path|replace_file|remove_tree|make_directories|make_own_directory|file_put|file_remove|load_file_put|put_load_file|"
     r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_TMPFILE|RTM_SETNEIGHTBL|RTM_NEWNEIGH)\b|"
     r"(mkdir|mkdirat|rmdir|unlink|unlinkat|remove|rename|renameat2?|symlink|symlinkat|link|linkat|creat|mknod|mkfifo|mkstemp|mkostemp|"
     r"mkdtemp|f?truncate|pwrite|posix_fallocate|fallocate|f?chmod|fchmodat|f?chown|f?setxattr|f?removexattr|mount|umount2?|freopen|fopen)\()")

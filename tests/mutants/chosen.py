@@ -56,7 +56,7 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
         "if (runtime->on_command[setting] && ours && want->file->on_disk[0] &&",
         "if (runtime->on_command[setting] && ours && false && want->file->on_disk[0] &&",
     ),
-    "transfers-after-restore": ("consent", "src/agent/agent.c", "if (is_old || tuner->mode != MODE_ENFORCE ||", "if (is_old ||"),
+    "transfers-after-restore": ("consent", "src/agent/agent.c", "if (is_old || !may ||", "if (is_old ||"),
     "clock-ahead": ("progress", "src/tuners/images/tuner.c", "MIN(preload->first_seen_us, now);", "preload->first_seen_us;"),
     "release-is-forgotten": ("consent", "src/agent/core.c", "core->journal->released = core->released;", "(void)0;"),
     "faulty-file-means-defaults": ("consent", "src/agent/agent.c", "if (faults->n == 0)\n		r = core_load_config(", "faults->n = 0;\n	if (faults->n == 0)\n		r = core_load_config("),

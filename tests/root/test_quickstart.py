@@ -18,7 +18,9 @@ from conftest import BIN, ROOT, Node, running_agents, until
 WRAP = """
 set -e
 for directory in /run /var/lib; do mount -t tmpfs tmpfs "$directory"; done
+umask 000
 "$1/packaging/quickstart"
+find /run/headroom -perm /022 ! -type s ! -type l
 cat /proc/sys/net/ipv4/neigh/default/gc_thresh3
 "$1/packaging/quickstart" --undo
 echo "== after"
@@ -64,6 +66,7 @@ def test_quickstart_prints_the_plan_before_it_starts_and_undo_restores(node: Nod
     plan = output.split("\n== ")[2]
     assert re.search(r"net\.ipv4\.neigh\.default\.gc_thresh3 +1024 +.*100000", plan), plan
     assert "\n100000\n" in output and "--undo" in output
+    assert "\n/run/headroom" not in output, "nobody else can write there, whatever the umask"
     assert "The agent is stopped, and the original values are restored." in output
     until(lambda: not running_agents(ours=True), "the agent has ended")
     node.assert_unchanged()

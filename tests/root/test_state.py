@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import socket
-import stat
 import subprocess
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import Callable, Iterator
 
 import pytest
 from conftest import BIN, DEFAULTS, ROOT, THRESHOLDS, Agent, Node, environment, mounted, read, restored_node, spawn, sysctl, until
+from test_modes import leave_open, made, under, wrong_modes
 
 
 @pytest.mark.parametrize("how", ["gone", pytest.param("empty", marks=pytest.mark.slow)])
@@ -530,17 +530,61 @@ def test_a_limit_of_file_sizes_is_an_error_and_no_signal(directory: Path, run) -
     assert "File too large" in answer.stderr
 
 
-MODES = {"run": 0o755, "state": 0o755}  # of directories; all others are root's alone
+@pytest.mark.apart
+def test_an_original_without_room_stays_and_the_restore_fails(directory: Path, run) -> None:
+    """Of files that others changed since: these originals are kept until the purge, 2 MiB of them at most."""
+    recorded = Recorded(directory, 7)
+    journal = json.loads(recorded.journal.read_text())
+    [record] = journal["body"]["files"]
+    records, originals = [], set()
+    for name in "abc":
+        text = json.dumps({"debug": True, "padding": name * 900_000})
+        original = hashlib.sha256(text.encode()).hexdigest()
+        originals.add(text)
+        (directory / "state/files" / original).write_text(text)
+        (directory / f"host/etc/docker/{name}.json").write_text(OURS.replace("true,", f'true, "theirs": "{name}",'))
+        records.append(record | {"path": f"/etc/docker/{name}.json", "original": original})
+    recorded.journal.write_text(json.dumps(journal | {"body": journal["body"] | {"files": records}}))
+
+    def kept() -> set[str]:
+        return {path.read_text() for path in (directory / "state").glob("original-*")}
+
+    for _ in range(2):
+        restored = run("restore", env=recorded.env)
+        assert restored.returncode == 1 and "no room for the original" in restored.stderr, restored
+        assert len(kept()) == 2
+        assert kept() | {path.read_text() for path in (directory / "state/files").iterdir()} >= originals
+    for path in (directory / "state").glob("original-*"):
+        path.rename(directory / path.name)
+    assert run("restore", env=recorded.env).returncode == 0
+    assert len(kept()) == 1
+    assert {path.read_text() for path in directory.glob("original-*")} | kept() == originals
+
+
+@pytest.mark.apart
+def test_a_damaged_file_of_peaks_is_ignored(directory: Path) -> None:
+    with contextlib.closing(Agent(directory, "mode: observe")) as one:
+        one.wait_ready()
+        until((directory / "run/peaks").exists, "the peaks are written")
+        one.stop()
+    peaks = bytearray((directory / "run/peaks").read_bytes())
+    size = int.from_bytes(peaks[128:136], "little")
+    for at in range(136, len(peaks), size):
+        peaks[at + 88 : at + 92] = b"\xff\xff\xff\x7f"  # the kind of the largest user
+        peaks[at + size - 8] = 1  # there is one
+    (directory / "run/peaks").write_bytes(peaks)
+    with contextlib.closing(Agent(directory, "mode: observe")) as one:
+        assert one.wait_ready().status()["limits"]
 
 
 @pytest.mark.apart
 @pytest.mark.parametrize("umask", ["000", "022", "077"])
 @pytest.mark.parametrize("old", [False, True])
 def test_nobody_but_root_opens_what_the_agent_makes(directory: Path, run, umask: str, old: bool) -> None:
-    """Also what an earlier version made for all to read: flock(2) needs no more than that."""
-    env, wrap = fake_host(directory), ("sh", "-c", f'umask {umask}; exec "$@"', "-")
+    """Also what an earlier version made for all to read or to replace: flock(2) needs no more than that."""
+    env, wrap = fake_host(directory), under(umask)
     if old:
-        (directory / "run").mkdir(mode=0o755)
+        leave_open(directory)
         (directory / "run/lock").touch(0o644)
     assert run("apply", env=env, wrap=wrap).returncode == 0
     if old:
@@ -548,15 +592,23 @@ def test_nobody_but_root_opens_what_the_agent_makes(directory: Path, run, umask:
     with contextlib.closing(Agent(directory, FAKE, env=env, wrap=wrap)) as one:
         one.wait_ready()
         until(lambda: list(directory.glob("state/incidents/*")), "the start is recorded")
-        made = {path for top in MODES for path in (directory / top, *(directory / top).rglob("*"))}
-        found = {str(path.relative_to(directory)): path.lstat() for path in made}
-    assert {"run/lock", "run/values", "run/headroom.sock", "state/journal.json", "state/incidents"} <= found.keys()
-    wrong = {
-        name: f"{info.st_uid}:{info.st_gid} {info.st_mode & 0o7777:o}"
-        for name, info in found.items()
-        if info.st_uid or info.st_gid or info.st_mode & 0o7777 != MODES.get(name, 0o700 if stat.S_ISDIR(info.st_mode) else 0o600)
-    }
-    assert not wrong
+        assert not wrong_modes(directory)
+        assert {path.name for path in (directory / "run").iterdir()} >= {"lock", "values", "headroom.sock"}
+        assert {"journal.json", "incidents"} <= made(directory)
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("theirs", ["run", "state", "run/values", "state/journal.json"])
+def test_records_of_another_user_are_not_used(directory: Path, run, theirs: str) -> None:
+    """The path in a record could be any file of the node."""
+    env, count, _ = applied(directory, run)
+    os.chown(directory / theirs, 64123, 0)
+    restored = run("restore", env=env)
+    assert restored.returncode == 1 and "belongs to a user other than root" in restored.stderr, restored
+    assert read(count) == ("262144" if "run" in theirs else "100000")
+    os.chown(directory / theirs, 0, 0)
+    assert run("restore", env=env).returncode == 0
+    assert read(count) == "100000"
 
 
 @pytest.mark.apart
