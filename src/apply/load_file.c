@@ -56,8 +56,8 @@ int load_file_put(const struct host *host, const char *path, const char *text)
 		log_error("load/journal.json", "%s",
 			r == -EBADMSG  ? "damaged: remove it, and the hosts.toml that an earlier "
 					 "load left for " IMAGES_REGISTRY
-			: r == -EPROTO ? "a newer version wrote it, so nothing is loaded: install "
-					 "that version"
+			: r == -EPROTO ? "a newer version wrote it: install that version, which "
+					 "removes the hosts.toml of its load"
 				       : strerror(-r));
 	else
 		r = remove_file(host, journal);

@@ -73,6 +73,19 @@ def test_beside_records_of_a_newer_version_no_image_is_loaded(lab: Lab, preload:
     assert (directory / "state/config.json").read_bytes() == config
 
 
+@pytest.mark.parametrize("text, message", [("noise", "damaged: remove it"), ('{"schema": 99, "body": {}}', "a newer version wrote it: install that version")])
+def test_a_record_of_a_load_that_cannot_be_read_is_named(lab: Lab, preload: Start, store: Path, directory: Path, text: str, message: str) -> None:
+    lab.containerd()
+    docker_save(store / "app.tar", [Built(A)])
+    record = directory / "state/load/journal.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(text)
+    running = preload("archives: [/run/images]")
+    until(lambda: f"load/journal.json: {message}" in running.log, lambda: running.log)
+    wait_image(running, A)
+    assert record.read_text() == text
+
+
 def test_a_new_file_with_the_name_of_a_removed_one_is_loaded(lab: Lab, preload: Start, store: Path) -> None:
     """As an upgrade of app-1.tar to app-2.tar."""
     running, _, new = with_new_build(lab, preload, store)
