@@ -22,7 +22,8 @@ struct workload {
 	enum workload_kind kind;
 	char namespace[64]; /* Kubernetes namespace; empty elsewhere */
 	char name[128];
-	char id[72]; /* container id, pod uid or the namespace's inode */
+	char id[72]; /* container id, pod uid, the namespace's inode, or the slice of a unit's user
+		      */
 };
 
 extern const char *const workload_kind_names[];

@@ -17,10 +17,10 @@
 #define PART        ".part"
 #define COUNTS      "counts.json"
 #define MARK        "agent.json"
-#define SMALL_MAX   (256 * 1024) /* for MARK and COUNTS */
-#define DAYS_MAX    7            /* in COUNTS */
-#define OBJECTS_MAX 64           /* in a day */
-#define CAUSES_MAX  16           /* of an object; the others are one */
+#define SMALL_MAX   (1024 * 1024) /* for MARK and COUNTS */
+#define DAYS_MAX    7             /* in COUNTS */
+#define OBJECTS_MAX 64            /* in a day, of what is not recorded; the others are one */
+#define CAUSES_MAX  256           /* in a day; the others are one */
 
 /* More than any first or last line. */
 #define LINE_MAX_BYTES (32 * 1024)
@@ -32,8 +32,8 @@
 
 struct incident_file {
 	char id[INCIDENT_ID_MAX];
-	bool part; /* while it is written */
-	uint64_t size;
+	bool part;            /* while it is written */
+	uint64_t size, cause; /* cause: a hash */
 };
 
 /* Writes the path of a file. suffix is PART or "". */
@@ -82,29 +82,65 @@ static cJSON *member(cJSON *parent, const char *key)
 	return found;
 }
 
+/* Names may contain a slash, which json_at() takes for a path. */
+static double number_of(const cJSON *row, const char *name)
+{
+	const cJSON *number = cJSON_GetObjectItemCaseSensitive(row, name);
+
+	return cJSON_IsNumber(number) ? number->valuedouble : 0;
+}
+
 /* Adds 1 to a number of an object. */
 static void add_one(cJSON *row, const char *name)
 {
-	double n = json_number_at(row, name) + 1;
+	double n = number_of(row, name) + 1;
 
 	cJSON_DeleteItemFromObjectCaseSensitive(row, name);
 	must(cJSON_AddNumberToObject(row, name, n)); /* copies the name */
 }
 
-/* Counts an incident of a cause in the row of its object. Returns false if the day has enough. */
-static bool count_cause(cJSON *row, uint32_t cause)
+/* Returns the member with this name, or that of all others if there are max already. */
+static cJSON *member_of(cJSON *parent, const char *name, int max)
 {
-	cJSON *causes = member(row, "causes");
-	double all = json_number_at(row, "recorded"), same;
-	char name[16];
+	bool is_full = cJSON_GetArraySize(parent) >= max;
 
-	snprintf(name, sizeof(name), "%08" PRIx32, cause);
-	if (!json_at(causes, name) && cJSON_GetArraySize(causes) >= CAUSES_MAX)
-		strcpy(name, "other");
-	same = json_number_at(causes, name);
-	if (same >= INCIDENTS_A_DAY || (all >= INCIDENTS_OBJECT && same >= INCIDENTS_RARE))
+	return member(parent,
+		is_full && !cJSON_GetObjectItemCaseSensitive(parent, name) ? "other" : name);
+}
+
+/* Returns today's counts. Those of other days keep what was not recorded. */
+static cJSON *today_of(cJSON *counts)
+{
+	char today[TIME_TEXT_MAX];
+	cJSON *day, *other;
+
+	time_text(realtime_us(), today);
+	today[strlen("YYYY-MM-DD")] = '\0';
+	day = member(counts, today);
+	while (cJSON_GetArraySize(counts) > DAYS_MAX)
+		cJSON_Delete(cJSON_DetachItemFromArray(counts, 0));
+	cJSON_ArrayForEach (other, counts)
+		if (other != day)
+			cJSON_DeleteItemFromObjectCaseSensitive(other, "causes");
+	return day;
+}
+
+/*
+ * Counts an incident of a cause, for the limit of its object: without the instance, because one
+ * user may have any number of these. Returns false if the day has enough.
+ */
+static bool count_cause(cJSON *day, const char *object, const char *cause)
+{
+	cJSON *limits = member_of(member(day, "causes"), cause, CAUSES_MAX), *limit;
+	char slug[INCIDENT_OBJECT_MAX];
+	double all = 0;
+
+	copy_text(slug, MIN(strcspn(object, "@") + 1, sizeof(slug)), object);
+	cJSON_ArrayForEach (limit, limits)
+		all += limit->valuedouble;
+	if (all >= INCIDENTS_CAUSE || number_of(limits, slug) >= INCIDENTS_A_DAY)
 		return false;
-	add_one(causes, name);
+	add_one(limits, slug);
 	return true;
 }
 
@@ -112,28 +148,20 @@ static bool count_cause(cJSON *row, uint32_t cause)
  * Counts an incident of today. why: it was not recorded for this reason. NULL: it is recorded, or
  * the day has enough: -EDQUOT.
  */
-static int count(const char *directory, const char *object, uint32_t cause, const char *why)
+static int count(const char *directory, const char *object, const char *cause, const char *why)
 {
-	cJSON *counts = read_small(directory, COUNTS), *day, *row;
-	char today[TIME_TEXT_MAX];
+	cJSON *counts = read_small(directory, COUNTS), *day = today_of(counts), *skipped;
 	int r = 0;
 
-	time_text(realtime_us(), today);
-	today[strlen("YYYY-MM-DD")] = '\0';
-	day = member(counts, today);
-	if (!json_at(day, object) && cJSON_GetArraySize(day) >= OBJECTS_MAX)
-		object = "other";
-	while (cJSON_GetArraySize(counts) > DAYS_MAX)
-		cJSON_Delete(cJSON_DetachItemFromArray(counts, 0));
-	row = member(day, object);
-	if (!why && !count_cause(row, cause)) {
-		why = "20 a day of a user are recorded, and 60 in all";
+	if (!why && !count_cause(day, object, cause)) {
+		why = "20 a day of a cause are recorded for a limit, and 60 in all";
 		r = -EDQUOT;
 	}
-	add_one(row, why ? "skipped" : "recorded");
 	if (why) {
-		cJSON_DeleteItemFromObjectCaseSensitive(row, "why");
-		json_text(row, "why", why);
+		skipped = member_of(member(day, "skipped"), object, OBJECTS_MAX);
+		add_one(skipped, "count");
+		cJSON_DeleteItemFromObjectCaseSensitive(skipped, "why");
+		json_text(skipped, "why", why);
 	}
 	(void)write_small(directory, COUNTS, counts);
 	return r;
@@ -141,7 +169,7 @@ static int count(const char *directory, const char *object, uint32_t cause, cons
 
 void incident_skip(const char *directory, const char *object, const char *why)
 {
-	(void)count(directory, object, 0, why);
+	(void)count(directory, object, "", why);
 }
 
 /* Returns whether a file is an incident; id gets its name without suffixes. */
@@ -188,42 +216,77 @@ static struct incident_file *list_files(const char *directory, size_t *n)
 	return files;
 }
 
-static size_t count_like(
-	const struct incident_file *files, size_t n, const struct incident_file *like)
+/* Parses the line at the begin or, if last, at the end of a file. A torn last line is ignored. */
+static cJSON *read_line(int fd, off_t size, bool last)
 {
-	size_t found = 0;
+	_cleanup_free_ char *text = must(malloc(LINE_MAX_BYTES + 1));
+	off_t at = last && size > LINE_MAX_BYTES ? size - LINE_MAX_BYTES : 0;
+	ssize_t n = pread(fd, text, LINE_MAX_BYTES, at);
+	char *line = text, *end;
 
-	for (size_t i = 0; i < n; i++)
-		found += !files[i].part && streq(files[i].id + STAMP, like->id + STAMP);
-	return found;
+	if (n <= 0)
+		return NULL;
+	text[n] = '\0';
+	end = last ? strrchr(text, '\n') : strchr(text, '\n');
+	if (!end)
+		return NULL;
+	*end = '\0';
+	if (last && strrchr(text, '\n'))
+		line = strrchr(text, '\n') + 1;
+	return cJSON_Parse(line);
+}
+
+/* Returns the hash of who is charged with a file. */
+static uint64_t cause_of(const char *directory, const struct incident_file *file)
+{
+	_cleanup_close_ int fd = -1;
+	_cleanup_(cleanup_cJSON_Delete) cJSON *first = NULL;
+	char path[PATH_MAX];
+
+	make_path(directory, file->id, file->part ? PART : "", path);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd >= 0)
+		first = read_line(fd, (off_t)file->size, false);
+	return hash_text(HASH_START, json_text_at(first, "cause"));
+}
+
+/* Returns the oldest file of the cause that has most bytes; n: none. */
+static size_t find_largest(const struct incident_file *files, size_t n)
+{
+	uint64_t most = 0;
+	size_t oldest = n;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t bytes = 0;
+
+		for (size_t k = 0; k < n; k++)
+			bytes += !files[k].part && files[k].cause == files[i].cause ? files[k].size
+										    : 0;
+		if (!files[i].part && bytes > most) { /* the first of them is the oldest */
+			most = bytes;
+			oldest = i;
+		}
+	}
+	return oldest;
 }
 
 /*
- * Removes files until they have at most max bytes: each time the oldest of the object that has most
- * files.
+ * Removes files until they have at most max bytes: each time the oldest of the cause that has most
+ * bytes.
  */
 static void prune(const char *directory, uint64_t max)
 {
-	size_t n;
+	size_t n, oldest;
 	_cleanup_free_ struct incident_file *files = list_files(directory, &n);
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < n; i++)
 		bytes += files[i].size;
-	while (bytes > max) {
-		size_t most = 0, oldest = n;
+	for (size_t i = 0; i < n && bytes > max; i++)
+		files[i].cause = cause_of(directory, &files[i]);
+	while (bytes > max && (oldest = find_largest(files, n)) < n) {
 		char path[PATH_MAX];
 
-		for (size_t i = 0; i < n; i++) {
-			size_t alike = files[i].part ? 0 : count_like(files, n, &files[i]);
-
-			if (alike > most) { /* the first of them is the oldest */
-				most = alike;
-				oldest = i;
-			}
-		}
-		if (oldest == n)
-			return;
 		make_path(directory, files[oldest].id, "", path);
 		unlink(path);
 		bytes -= files[oldest].size;
@@ -269,8 +332,8 @@ int incidents_lock(const char *directory)
 	return steal_fd(&fd);
 }
 
-int incident_begin(
-	const char *directory, const char *id, const char *object, uint32_t cause, const char *text)
+int incident_begin(const char *directory, const char *id, const char *object, const char *cause,
+	const char *text)
 {
 	_cleanup_close_ int fd = -1;
 	char part[PATH_MAX], whole[PATH_MAX];
@@ -415,26 +478,6 @@ int incidents_mark_start(const char *directory, const char *boot, char how[INCID
 
 /* ---- reading ---- */
 
-/* Parses the line at the begin or, if last, at the end of a file. A torn last line is ignored. */
-static cJSON *read_line(int fd, off_t size, bool last)
-{
-	_cleanup_free_ char *text = must(malloc(LINE_MAX_BYTES + 1));
-	off_t at = last && size > LINE_MAX_BYTES ? size - LINE_MAX_BYTES : 0;
-	ssize_t n = pread(fd, text, LINE_MAX_BYTES, at);
-	char *line = text, *end;
-
-	if (n <= 0)
-		return NULL;
-	text[n] = '\0';
-	end = last ? strrchr(text, '\n') : strchr(text, '\n');
-	if (!end)
-		return NULL;
-	*end = '\0';
-	if (last && strrchr(text, '\n'))
-		line = strrchr(text, '\n') + 1;
-	return cJSON_Parse(line);
-}
-
 static const char *state_of(const cJSON *last, bool part)
 {
 	const char *end = json_text_at(last, "end");
@@ -485,15 +528,12 @@ static void add_not_recorded(cJSON *root, const char *directory)
 	const cJSON *day, *object;
 
 	cJSON_ArrayForEach (day, counts)
-		cJSON_ArrayForEach (object, day) {
-			cJSON *row;
+		cJSON_ArrayForEach (object, json_at(day, "skipped")) {
+			cJSON *row = json_append(array);
 
-			if (json_number_at(object, "skipped") == 0)
-				continue;
-			row = json_append(array);
 			json_text(row, "day", day->string);
 			json_text(row, "object", object->string);
-			json_number(row, "count", json_number_at(object, "skipped"));
+			json_number(row, "count", json_number_at(object, "count"));
 			json_text(row, "why", json_text_at(object, "why"));
 		}
 }

@@ -7,15 +7,15 @@
  * recorder decides when one begins, and its tasks write it; commands and clients read it. A file
  * explains itself:
  *
- *   {"schema": 1, "id", "at", "object", "trigger", "text", "finding": as in the status, "breaks",
- *    "now", "node", "version", "boot", "limit": {"name", "unit", "used", "max", "hits"},
+ *   {"schema": 1, "id", "at", "object", "cause", "trigger", "text", "finding": as in the status,
+ *    "breaks", "now", "node", "version", "boot", "limit": {"name", "unit", "used", "max", "hits"},
  *    "top": USERS, "before": USERS}
  *   {"t": SECONDS, "rows": {LIMIT: [USED, MAX, HITS] or [USED]}}   of the limits that changed
  *   {"t", "finding"}   when its worst moment or its users have changed
  *   {"t", "top": USERS}, {"t", "event", "level"}, {"t", "started"}, {"t", "trigger", "object",
  *    "text"}
- *   {"t", "end": "quiet|longest|stopped|cut-short", "lasts": whether the finding goes on, "text",
- *    "at", "top": USERS}
+ *   {"t", "end": "quiet|longest|displaced|stopped|cut-short", "lasts": whether the finding goes on,
+ * "text", "at", "top": USERS}
  *
  * t counts from the trigger. USERS is [[WORKLOAD, USED, DETAIL], ...], the largest first.
  */
@@ -24,13 +24,13 @@
 
 #define INCIDENTS_DIRECTORY "/incidents" /* below the state directory */
 #define INCIDENTS_BYTES_MAX (UINT64_C(16) << 20)
-#define INCIDENTS_A_DAY     20 /* for one object and cause */
-#define INCIDENTS_OBJECT    60 /* a day for one object; then INCIDENTS_RARE for each cause */
-#define INCIDENTS_RARE      2
-#define INCIDENTS_FREE_MIN  5 /* % of the file system */
+#define INCIDENTS_A_DAY     20 /* for one cause and limit */
+#define INCIDENTS_CAUSE     60 /* a day for one cause */
+#define INCIDENTS_FREE_MIN  5  /* % of the file system */
 #define INCIDENT_BYTES_MAX  (UINT64_C(1) << 20)
 #define INCIDENT_ID_MAX     96
 #define INCIDENT_OBJECT_MAX 256
+#define INCIDENT_CAUSE_MAX  224
 #define INCIDENTS_SHOWN_MAX 20 /* in the status, newest first */
 
 /* Every function blocks: for tasks and commands. directory is that of the incidents. */
@@ -43,11 +43,11 @@
 int incidents_lock(const char *directory);
 
 /*
- * Begins a file with text: whole lines. cause identifies the largest user, so that one who provokes
- * incidents does not mute those of others; 0: unknown. Returns 0; -EDQUOT after the incidents of a
- * day, and -ENOSPC below INCIDENTS_FREE_MIN, both counted; or -errno.
+ * Begins a file with text: whole lines. cause is who is charged, so that one who provokes incidents
+ * does not mute those of others. Returns 0; -EDQUOT after the incidents of a day, and -ENOSPC below
+ * INCIDENTS_FREE_MIN, both counted; or -errno.
  */
-int incident_begin(const char *directory, const char *id, const char *object, uint32_t cause,
+int incident_begin(const char *directory, const char *id, const char *object, const char *cause,
 	const char *text);
 
 /* Appends whole lines, or nothing after an error. */

@@ -29,8 +29,8 @@
 #define USERS_EVERY_US (5 * USEC_PER_SEC)
 #define NEAR_PERCENT   99
 
-/* More steps are waiting: the disk hangs. */
-#define STEPS_MAX 64
+/* More steps are waiting: the disk hangs. It is more than those of a second. */
+#define STEPS_MAX (FINDINGS_MAX + 4 * OPEN_SLOTS)
 
 /* Attempts to lock the directory: another agent records until it ends. */
 #define LOCK_EVERY_US (15 * USEC_PER_SEC)
@@ -284,8 +284,8 @@ struct recorder_step {
 	enum step_kind kind;
 	char id[INCIDENT_ID_MAX];
 	char object[INCIDENT_OBJECT_MAX];
-	uint32_t cause; /* STEP_BEGIN */
-	char *text;     /* to write; or the document that was read; owned */
+	char cause[INCIDENT_CAUSE_MAX]; /* STEP_BEGIN */
+	char *text;                     /* to write; or the document that was read; owned */
 	int error;
 	char start[INCIDENTS_START_MAX]; /* STEP_START */
 	/* STEP_READ; not used by the task. */
@@ -391,11 +391,17 @@ static void adopt_step(struct recorder *recorder, struct recorder_step *step)
 		recorder->is_refused = step->error < 0;
 		set_text(recorder->start, step->start);
 	}
-	if (step->error < 0 && (step->kind == STEP_BEGIN || step->kind == STEP_APPEND)) {
-		recorder->has_left = true;
-		for (size_t i = 0; i < OPEN_MAX; i++)
-			if (streq(recorder->open[i].id, step->id))
-				recorder->open[i].id[0] = '\0';
+	for (size_t i = 0; i < OPEN_SLOTS; i++) {
+		struct open_incident *open = &recorder->open[i];
+
+		if ((step->kind != STEP_BEGIN && step->kind != STEP_APPEND) ||
+			!streq(open->id, step->id))
+			continue;
+		open->is_begun = true;
+		if (step->error < 0) {
+			recorder->has_left = true;
+			open->id[0] = '\0';
+		}
 	}
 	if (step->error < 0 && step->error != -EDQUOT && step->error != -ENOENT &&
 		step->error != -EWOULDBLOCK && !was_refused &&
@@ -464,16 +470,17 @@ static void begin_task(struct recorder *recorder)
 			count_reads(recorder->running) + count_reads(recorder->waiting) > 0);
 }
 
-/* Adds a step for the next task. It owns text. client is for STEP_READ. */
+/* Adds a step for the next task. It owns text. cause is for STEP_BEGIN, client for STEP_READ. */
 static void add_step(struct recorder *recorder, enum step_kind kind, const char *id,
-	const char *object, uint32_t cause, char *text, struct http_connection *client)
+	const char *object, const char *cause, char *text, struct http_connection *client)
 {
 	struct recorder_step step = {
-		.kind = kind, .cause = cause, .text = text, .client = client, .since_us = now_us()};
+		.kind = kind, .text = text, .client = client, .since_us = now_us()};
 	struct recorder_batch *batch = recorder->waiting;
 
 	set_text(step.id, id);
 	set_text(step.object, object);
+	set_text(step.cause, cause);
 	if (batch && batch->n >= STEPS_MAX) {
 		step.error = -EBUSY;
 		adopt_step(recorder, &step);
@@ -496,7 +503,7 @@ static void end_reads(struct recorder_batch *batch, uint64_t now)
 static void add_start(struct recorder *recorder)
 {
 	recorder->lock_due_us = now_us() + LOCK_EVERY_US;
-	add_step(recorder, STEP_START, "", "the start of the agent", 0, NULL, NULL);
+	add_step(recorder, STEP_START, "", "the start of the agent", "", NULL, NULL);
 }
 
 struct recorder *recorder_open(sd_event *event, const char *directory, const char *boot)
@@ -519,7 +526,7 @@ void recorder_read(struct recorder *recorder, const char *id, struct http_connec
 		return;
 	}
 	recorder->read_us = now_us();
-	add_step(recorder, STEP_READ, id ? id : "", "", 0, NULL, client);
+	add_step(recorder, STEP_READ, id ? id : "", "", "", NULL, client);
 	begin_task(recorder);
 }
 
@@ -576,6 +583,7 @@ static void put_header(FILE *out, const struct recorder *recorder, const struct 
 	json_text(line, "id", open->id);
 	json_time(line, "at", open->began_us + recorder->offset_us);
 	json_text(line, "object", open->object);
+	json_text(line, "cause", open->cause);
 	json_text(line, "trigger", trigger);
 	json_text(line, "text", open->text);
 	add_cure(line, open);
@@ -607,7 +615,7 @@ static void put_events(FILE *out, const struct recorder *recorder, uint64_t afte
 
 static struct open_incident *find_open(struct recorder *recorder, const char *object)
 {
-	for (size_t i = 0; i < OPEN_MAX; i++)
+	for (size_t i = 0; i < OPEN_SLOTS; i++)
 		if (recorder->open[i].id[0] && streq(recorder->open[i].object, object))
 			return &recorder->open[i];
 	return NULL;
@@ -643,36 +651,111 @@ static bool update_finding(struct open_incident *open, const struct finding *fin
 	return is_changed;
 }
 
-/* Returns what identifies the largest user; 0: unknown. */
-static uint32_t cause_of(const struct finding *finding)
-{
-	char text[WORKLOAD_TEXT_MAX];
+/* A user has so many uids of its own, subuid(5). */
+#define SUBUID_FIRST 100000
+#define SUBUID_COUNT 65536
 
-	if (!finding || finding->n_who == 0)
-		return 0;
-	workload_describe(&finding->who[0].workload, text, sizeof(text));
-	return (uint32_t)hash_text(HASH_START, text);
+static void uid_cause(unsigned uid, char cause[static INCIDENT_CAUSE_MAX])
+{
+	if (uid >= SUBUID_FIRST)
+		uid -= (uid - SUBUID_FIRST) % SUBUID_COUNT;
+	snprintf(cause, INCIDENT_CAUSE_MAX, "uid %u", uid);
+}
+
+/*
+ * Writes who is charged with the incident: what the largest user, else the owner of the instance,
+ * cannot have more of: a uid, a namespace of pods, a container with a name, a service. Nobody is
+ * known: the limit.
+ */
+static void find_cause(const struct finding *finding, char cause[static INCIDENT_CAUSE_MAX])
+{
+	const struct workload *who =
+		finding->n_who > 0 ? &finding->who[0].workload : &finding->instance.owner;
+	unsigned uid;
+
+	if (sscanf(who->name, who->kind == WORKLOAD_UID ? "%u" : "user@%u.service", &uid) == 1 ||
+		(who->kind == WORKLOAD_UNIT && sscanf(who->id, "user-%u.slice", &uid) == 1))
+		uid_cause(uid, cause);
+	else if (who->kind == WORKLOAD_POD && who->namespace[0])
+		snprintf(cause, INCIDENT_CAUSE_MAX, "namespace %s", who->namespace);
+	else if (who->kind == WORKLOAD_POD || who->kind == WORKLOAD_NETNS || !who->name[0] ||
+		 !workload_is_named(who) || starts_with(who->name, "cgroup "))
+		copy_text(cause, INCIDENT_CAUSE_MAX, finding->slug);
+	else
+		workload_describe(who, cause, INCIDENT_CAUSE_MAX);
+	text_make_printable(cause);
+}
+
+static size_t count_cause(const struct recorder *recorder, const char *cause)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < OPEN_SLOTS; i++)
+		n += recorder->open[i].id[0] && streq(recorder->open[i].cause, cause);
+	return n;
+}
+
+/*
+ * Returns the oldest incident of the cause that has most. is_begun: of those with a file. NULL: one
+ * more is no more than OPEN_MAX; with is_begun these are no more.
+ */
+static struct open_incident *find_crowd(struct recorder *recorder, bool is_begun)
+{
+	struct open_incident *crowd = NULL;
+	size_t most = 0, n = 0;
+
+	for (size_t i = 0; i < OPEN_SLOTS; i++) {
+		struct open_incident *open = &recorder->open[i];
+		size_t alike;
+
+		if (!open->id[0] || (is_begun && !open->is_begun))
+			continue;
+		n++;
+		alike = count_cause(recorder, open->cause);
+		if (alike > most || (alike == most && open->began_us < crowd->began_us)) {
+			most = alike;
+			crowd = open;
+		}
+	}
+	return n < OPEN_MAX + (is_begun ? 1U : 0U) ? NULL : crowd;
+}
+
+/* Returns a free slot, unless the cause is the one that has most. Then NULL. */
+static struct open_incident *find_slot(struct recorder *recorder, const char *cause)
+{
+	const struct open_incident *crowd = find_crowd(recorder, false);
+
+	if (crowd && count_cause(recorder, cause) >= count_cause(recorder, crowd->cause))
+		return NULL;
+	for (size_t i = 0; i < OPEN_SLOTS; i++)
+		if (!recorder->open[i].id[0])
+			return &recorder->open[i];
+	return NULL;
 }
 
 /* finding NULL: text is all. */
 static void begin_incident(struct recorder *recorder, const char *object, const char *trigger,
 	const struct finding *finding, const char *text, uint64_t now)
 {
-	struct open_incident *open = recorder->open;
-	char *file = NULL;
+	char cause[INCIDENT_CAUSE_MAX], *file = NULL;
+	struct open_incident *open;
 	size_t len;
 	FILE *out;
 
-	while (open < recorder->open + OPEN_MAX && open->id[0])
-		open++;
-	if (open == recorder->open + OPEN_MAX) {
-		add_step(recorder, STEP_SKIP, "", object, 0,
+	if (finding)
+		find_cause(finding, cause);
+	else
+		set_text(cause, object);
+	open = find_slot(recorder, cause);
+	if (!open) {
+		add_step(recorder, STEP_SKIP, "", object, "",
 			must(strdup("eight were recorded at once")), NULL);
 		return;
 	}
 	free(open->finding);
 	*open = (struct open_incident){.began_us = now, .last_us = now, .users_us = now};
 	set_text(open->object, object);
+	set_text(open->cause, cause);
 	set_text(open->text, text);
 	if (finding) {
 		set_text(open->slug, finding->slug);
@@ -684,36 +767,20 @@ static void begin_incident(struct recorder *recorder, const char *object, const 
 	ring_put_minute(out, &recorder->ring, now);
 	put_events(out, recorder, now + recorder->offset_us - RING_SECONDS * USEC_PER_SEC, now);
 	must_do(fclose(out) == 0);
-	add_step(recorder, STEP_BEGIN, open->id, object, cause_of(finding), file, NULL);
+	add_step(recorder, STEP_BEGIN, open->id, object, cause, file, NULL);
 }
 
-static void submit_line(struct recorder *recorder, enum step_kind kind,
-	const struct open_incident *open, cJSON *line)
+/* Each open incident gets the triggers of all, so that it shows what happened meanwhile. */
+static void put_triggers(FILE *out, const struct recorder *recorder, uint64_t began, uint64_t now)
 {
-	char *text = NULL;
-	size_t len;
-	FILE *out = must(open_memstream(&text, &len));
+	for (size_t i = 0; i < recorder->n_triggers; i++) {
+		const struct recorded_trigger *trigger = &recorder->triggers[i];
+		cJSON *line = incident_line(now, began);
 
-	incident_put(out, line);
-	must_do(fclose(out) == 0);
-	add_step(recorder, kind, open->id, open->object, 0, text, NULL);
-}
-
-/* Adds a line to each open incident, so that each shows what happened meanwhile. */
-static void put_triggers(struct recorder *recorder, const char *object, const char *trigger,
-	const char *text, uint64_t now)
-{
-	for (size_t i = 0; i < OPEN_MAX; i++) {
-		const struct open_incident *open = &recorder->open[i];
-		cJSON *line;
-
-		if (!open->id[0])
-			continue;
-		line = incident_line(now, open->began_us);
-		json_text(line, "trigger", trigger);
-		json_text(line, "object", object);
-		json_text(line, "text", text);
-		submit_line(recorder, STEP_APPEND, open, line);
+		json_text(line, "trigger", trigger->name);
+		json_text(line, "object", trigger->object);
+		json_text(line, "text", trigger->text);
+		incident_put(out, line);
 	}
 }
 
@@ -721,12 +788,16 @@ static void trigger(struct recorder *recorder, const char *object, const char *t
 	const struct finding *finding, const char *text, uint64_t now)
 {
 	struct open_incident *open = find_open(recorder, object);
+	struct recorded_trigger *trigger = add_element(
+		&recorder->triggers, &recorder->n_triggers, &recorder->triggers_allocated);
 
 	if (open)
 		open->last_us = now;
 	else
 		begin_incident(recorder, object, trigger_name, finding, text, now);
-	put_triggers(recorder, object, trigger_name, text, now);
+	trigger->name = trigger_name;
+	set_text(trigger->object, object);
+	set_text(trigger->text, text);
 }
 
 static struct recorded_finding *seen_before(struct recorder *recorder, uint64_t hash)
@@ -798,6 +869,9 @@ static void end_incident(
 	const struct limit *limit = limit_of(recorder, open->slug);
 	const struct finding *finding = finding_of(recorder, open);
 	cJSON *line = incident_line(now, open->began_us);
+	char *text = NULL;
+	size_t len;
+	FILE *out = must(open_memstream(&text, &len));
 
 	json_text(line, "end", why);
 	/* The record ends, and what it is about does not. */
@@ -808,17 +882,18 @@ static void end_incident(
 		json_adopt(line, "finding", cJSON_CreateRaw(open->finding));
 	if (limit)
 		json_adopt(line, "top", incident_users(&limit->now, LIMIT_TOP_MAX));
-	submit_line(recorder, STEP_END, open, line);
+	incident_put(out, line);
+	must_do(fclose(out) == 0);
+	add_step(recorder, STEP_END, open->id, open->object, "", text, NULL);
 	open->id[0] = '\0';
 	free(steal(open->finding));
 }
 
-static void put_second(struct recorder *recorder, struct open_incident *open,
-	const struct limit *limit, const struct finding *finding, uint64_t now)
+/* Adds what has happened in this second. The first second is in the file already. */
+static void put_second(FILE *out, const struct recorder *recorder, struct open_incident *open,
+	const struct finding *finding, uint64_t now)
 {
-	char *text = NULL;
-	size_t len;
-	FILE *out = must(open_memstream(&text, &len));
+	const struct limit *limit = limit_of(recorder, open->slug);
 
 	if (finding && update_finding(open, finding)) {
 		cJSON *line = incident_line(now, open->began_us);
@@ -835,8 +910,19 @@ static void put_second(struct recorder *recorder, struct open_incident *open,
 		incident_put(out, users);
 		open->users_us = now;
 	}
+}
+
+static void append_second(struct recorder *recorder, struct open_incident *open, uint64_t now)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = must(open_memstream(&text, &len));
+
+	put_triggers(out, recorder, open->began_us, now);
+	if (open->began_us != now)
+		put_second(out, recorder, open, finding_of(recorder, open), now);
 	must_do(fclose(out) == 0);
-	add_step(recorder, STEP_APPEND, open->id, open->object, 0, text, NULL);
+	add_step(recorder, STEP_APPEND, open->id, open->object, "", text, NULL);
 }
 
 /* Returns whether an incident is open. */
@@ -844,19 +930,19 @@ static bool record_second(struct recorder *recorder, uint64_t now)
 {
 	bool any = false;
 
-	for (size_t i = 0; i < OPEN_MAX; i++) {
+	for (size_t i = 0; i < OPEN_SLOTS; i++) {
 		struct open_incident *open = &recorder->open[i];
-		const struct limit *limit = open->id[0] ? limit_of(recorder, open->slug) : NULL;
 
-		/* The incident's first second is in the file already. */
-		if (open->id[0] && open->began_us != now)
-			put_second(recorder, open, limit, finding_of(recorder, open), now);
-		if (open->id[0] && now - open->last_us >= QUIET_US)
+		if (!open->id[0])
+			continue;
+		append_second(recorder, open, now);
+		if (now - open->last_us >= QUIET_US)
 			end_incident(recorder, open, "quiet", now);
-		else if (open->id[0] && now - open->began_us >= LONGEST_US)
+		else if (now - open->began_us >= LONGEST_US)
 			end_incident(recorder, open, "longest", now);
 		any = any || open->id[0];
 	}
+	recorder->n_triggers = 0;
 	recorder->logged_us = now + recorder->offset_us;
 	return any;
 }
@@ -865,6 +951,7 @@ void recorder_tick(
 	struct recorder *recorder, struct node *node, const struct names *names, uint64_t now)
 {
 	char text[INCIDENTS_START_MAX + 32];
+	struct open_incident *crowd;
 
 	recorder->node = node;
 	(void)task_end(&recorder->task, 0);
@@ -892,12 +979,14 @@ void recorder_tick(
 		trigger(recorder, "agent", "start", NULL, text, now);
 		recorder->start[0] = '\0';
 	}
+	while ((crowd = find_crowd(recorder, true)))
+		end_incident(recorder, crowd, "displaced", now);
 	for (size_t i = 0; i < node->findings.n; i++)
 		check_finding(recorder, &node->findings.findings[i], now);
 	if (!record_second(recorder, now) && !recorder->task && !recorder->waiting &&
 		recorder->has_left) {
 		recorder->has_left = false;
-		add_step(recorder, STEP_CLOSE, "", "", 0, NULL, NULL);
+		add_step(recorder, STEP_CLOSE, "", "", "", NULL, NULL);
 	}
 	begin_task(recorder);
 }
@@ -907,7 +996,7 @@ void recorder_close(struct recorder *recorder, uint64_t deadline_us)
 	if (!recorder)
 		return;
 	if (recorder->node) {
-		for (size_t i = 0; i < OPEN_MAX; i++)
+		for (size_t i = 0; i < OPEN_SLOTS; i++)
 			if (recorder->open[i].id[0])
 				end_incident(recorder, &recorder->open[i], "stopped",
 					recorder->ring.at_us[recorder->ring.now]);
@@ -916,7 +1005,7 @@ void recorder_close(struct recorder *recorder, uint64_t deadline_us)
 		recorder->node = NULL;
 	}
 	recorder->event = NULL; /* it has ended, and takes no source any more */
-	add_step(recorder, STEP_STOP, "", "", 0, NULL, NULL);
+	add_step(recorder, STEP_STOP, "", "", "", NULL, NULL);
 	begin_task(recorder);
 	while (recorder->task) /* each begins the next */
 		if (!task_end(&recorder->task, deadline_us)) {
@@ -925,9 +1014,10 @@ void recorder_close(struct recorder *recorder, uint64_t deadline_us)
 			return;
 		}
 	ring_clear(&recorder->ring);
-	for (size_t i = 0; i < OPEN_MAX; i++)
+	for (size_t i = 0; i < OPEN_SLOTS; i++)
 		free(recorder->open[i].finding);
 	cJSON_Delete(recorder->shown);
+	free(recorder->triggers);
 	free(recorder->cache.text);
 	cleanup_close(&recorder->lock);
 	free(recorder);

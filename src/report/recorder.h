@@ -13,7 +13,8 @@ struct http_connection;
 #define RING_SECONDS 60
 #define ROWS_MAX     64
 #define NOTES_MAX    32
-#define OPEN_MAX     8 /* incidents at once */
+#define OPEN_MAX     8  /* incidents at once */
+#define OPEN_SLOTS   16 /* also those that the quota of the day may refuse yet */
 
 #define USERS_KEPT 5 /* for each row, in the last minute */
 
@@ -56,11 +57,20 @@ struct recorded_finding {
 	bool is_near;            /* nearly everything was used */
 };
 
+/* Why an incident begins or goes on, in this second. */
+struct recorded_trigger {
+	char object[INCIDENT_OBJECT_MAX];
+	const char *name; /* "hit"; static */
+	char text[FINDING_TEXT_MAX];
+};
+
 /* An incident that is being recorded. */
 struct open_incident {
-	char id[INCIDENT_ID_MAX];             /* empty: the slot is free */
-	char object[INCIDENT_OBJECT_MAX];     /* the finding's id, or "agent" */
-	char slug[FINDING_SLUG_MAX];          /* the name of its limit, if it has one */
+	char id[INCIDENT_ID_MAX];         /* empty: the slot is free */
+	char object[INCIDENT_OBJECT_MAX]; /* the finding's id, or "agent" */
+	char slug[FINDING_SLUG_MAX];      /* the name of its limit, if it has one */
+	char cause[INCIDENT_CAUSE_MAX];
+	bool is_begun;                        /* it has a file */
 	char text[FINDING_TEXT_MAX];          /* as last rendered */
 	char *finding;                        /* the same as JSON; NULL: none; owned */
 	uint64_t began_us, last_us, users_us; /* CLOCK_MONOTONIC */
@@ -76,7 +86,9 @@ struct recorder {
 	uint64_t lock_due_us; /* CLOCK_MONOTONIC of the next attempt */
 	struct node *node;
 	struct ring ring;
-	struct open_incident open[OPEN_MAX];
+	struct open_incident open[OPEN_SLOTS];
+	struct recorded_trigger *triggers; /* of this second; owned */
+	size_t n_triggers, triggers_allocated;
 	struct recorded_finding seen[FINDINGS_MAX];
 	size_t n_seen;
 	bool has_left;      /* a file that could not be written is open still */

@@ -107,6 +107,15 @@ static bool path_workload(const char *path, struct workload *workload, size_t *e
 	return found || of_user;
 }
 
+void cgroup_user_slice(const char *path, struct workload *workload)
+{
+	const char *slice = strstr(path, "user.slice/user-");
+	unsigned uid;
+
+	if (slice && sscanf(slice, "user.slice/user-%u.slice", &uid) == 1)
+		snprintf(workload->id, sizeof(workload->id), "user-%u.slice", uid);
+}
+
 size_t cgroup_workload_length(const char *path)
 {
 	struct workload workload;
@@ -467,6 +476,7 @@ static void set_path(struct cgroups *cgroups, struct known_cgroup *known, const 
 	if (!path_workload(path, &known->workload, NULL)) {
 		known->workload = (struct workload){.kind = WORKLOAD_UNIT};
 		set_text(known->workload.name, unit ? strrchr(path, '/') + 1 : path);
+		cgroup_user_slice(path, &known->workload);
 	}
 	find_process(cgroups, known, parent, name);
 }

@@ -48,6 +48,9 @@ bool names_at_address(const struct names *names, const char *address, struct wor
  */
 bool cgroup_file_workload(const char *text, struct workload *workload);
 
+/* Makes the slice of its user the id of a unit at this path, such as the scope of a session. */
+void cgroup_user_slice(const char *path, struct workload *workload);
+
 /*
  * Returns the length of a cgroup's path up to the cgroup of its workload, which is that of the pod,
  * of the container or of the unit. A path of no workload is returned whole.

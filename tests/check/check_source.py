@@ -86,7 +86,8 @@ MATCHES = {
         "src/tuners/limits/census.c": "name_scope",
         "src/tuners/limits/cure.c": "is_unit",
         "src/tuners/limits/etcd.c": "read_etcd",
-        "src/workload/cgroup.c": "parse_pod path_workload",
+        "src/report/recorder.c": "find_cause",
+        "src/workload/cgroup.c": "parse_pod path_workload cgroup_user_slice",
         "src/workload/process.c": "is_of_container",
     },
     "names of images, layers, registries and tables, and URLs, after a parser": {

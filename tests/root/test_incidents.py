@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Run, fill_disk, small_disk, until
-from incidentlab import USER, full_inotify
+from incidentlab import FLOODER, USER, flood_of_files, full_inotify
 from terminal import Terminal, picture, plain
 
 CONFIG = "profile: minimal\nneighbor: {mode: observe}\nthp: {mode: observe}\n"
@@ -141,11 +141,25 @@ def test_an_observing_agent_records_and_a_reload_to_enforce_adds_nothing(agent, 
 
 def test_one_who_provokes_twenty_does_not_mute_the_incident_of_another(agent, directory: Path) -> None:
     (directory / "state/incidents").mkdir(parents=True)
-    provoked = {f"{OBJECT}@uid:{USER}": {"recorded": 20, "causes": {"0badcafe": 20}}}
+    provoked = {"causes": {f"uid {FLOODER}": {OBJECT: 20}}}
     days = (time.strftime("%Y-%m-%d", time.gmtime(time.time() + seconds)) for seconds in (0, 600))
     (directory / "state/incidents/counts.json").write_text(json.dumps({day: provoked for day in days}))
     with full_inotify():
         agent("mode: observe\n" + CONFIG).wait_incident(f"{OBJECT}@uid:{USER}")
+
+
+def test_a_flood_of_units_and_objects_of_one_user_keeps_no_other_out(agent, directory: Path) -> None:
+    one = agent("mode: observe\n" + CONFIG)
+    until(lambda: files(directory, "*-agent*"), "the record of the start")
+    with flood_of_files(20):
+        until(lambda: len(files(directory, "*files-process*")) >= 7, "the flood is recorded")
+        causes = {lines_of(path)[0]["cause"] for path in files(directory, "*files-process*")}
+        assert causes == {f"uid {FLOODER}"}, "its names and sessions are one cause"
+        with full_inotify():
+            one.wait_incident(f"{OBJECT}@uid:{USER}")
+            path = files(directory, "*inotify-instances-uid-*")[0]
+            until(lambda: len(lines_of(path)) > 8, "it is recorded on")
+            assert path.suffix == ".part" and lines_of(path)[1]["t"] < 0, "with the time before"
 
 
 def test_one_of_two_agents_records(agent, directory: Path) -> None:

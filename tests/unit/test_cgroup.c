@@ -189,11 +189,12 @@ NODE_TEST(paths_of_cgroups_are_workloads)
 	static const struct {
 		const char *path;
 		enum workload_kind kind;
-		const char *name;
+		const char *name, *id;
 	} table[] = {
 		{POD "/cri-containerd-aa.scope", WORKLOAD_POD, UID},
 		{"/system.slice/ssh.service", WORKLOAD_UNIT, "ssh.service"},
-		{"/user.slice/user-0.slice/session-3.scope", WORKLOAD_UNIT, "session-3.scope"},
+		{"/user.slice/user-0.slice/session-3.scope", WORKLOAD_UNIT, "session-3.scope",
+			"user-0.slice"},
 		{"/lxc.payload.web/init.scope", WORKLOAD_LXD, "web"},
 		{"/made/by/hand", WORKLOAD_UNIT, "/made/by/hand"},
 	};
@@ -208,6 +209,8 @@ NODE_TEST(paths_of_cgroups_are_workloads)
 
 		assert_int_equal(workload.kind, table[i].kind);
 		assert_string_equal(workload.name, table[i].name);
+		if (table[i].id)
+			assert_string_equal(workload.id, table[i].id);
 	}
 }
 

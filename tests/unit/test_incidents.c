@@ -43,8 +43,9 @@ DIRECTORY_TEST(an_incident_is_listed_while_it_is_written_and_after)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *list = NULL, *later = NULL;
 
-	assert_int_equal(
-		incident_begin(directory->path, ID, "conntrack", 0, HEADER(ID, "conntrack")), 0);
+	assert_int_equal(incident_begin(directory->path, ID, "conntrack", "conntrack",
+				 HEADER(ID, "conntrack")),
+		0);
 	assert_int_equal(incident_append(directory->path, ID, "{\"t\":1,\"rows\":{}}\n"), 0);
 	list = incidents_list(directory->path);
 	assert_string_equal(json_text_at(list, "incidents/0/state"), "open");
@@ -97,68 +98,91 @@ DIRECTORY_TEST(twenty_a_day_of_each_are_recorded_and_the_rest_counted)
 	char id[INCIDENT_ID_MAX];
 
 	for (unsigned i = 0; i < INCIDENTS_A_DAY + 5; i++) {
-		int r = incident_begin(directory->path, id_of(id, i, "pids"), "pids", 0, "{}\n");
+		int r = incident_begin(
+			directory->path, id_of(id, i, "pids"), "pids", "pids", "{}\n");
 
 		assert_int_equal(r, i < INCIDENTS_A_DAY ? 0 : -EDQUOT);
 		if (r == 0)
 			assert_int_equal(incident_end(directory->path, id, "{}\n"), 0);
 	}
-	assert_int_equal(incident_begin(directory->path, ID, "conntrack", 0, "{}\n"), 0);
+	assert_int_equal(incident_begin(directory->path, ID, "conntrack", "conntrack", "{}\n"), 0);
 	list = incidents_list(directory->path);
 	assert_int_equal(cJSON_GetArraySize(json_at(list, "not_recorded")), 1);
 	assert_string_equal(json_text_at(list, "not_recorded/0/object"), "pids");
 	assert_int_equal((int)json_number_at(list, "not_recorded/0/count"), 5);
 }
 
-DIRECTORY_TEST(one_who_provokes_incidents_does_not_mute_those_of_others)
+/* Records an incident of seconds and a cause. Returns whether it was. */
+static bool record(const struct directory *directory, unsigned seconds, const char *object,
+	const char *cause, size_t bytes)
 {
-	char id[INCIDENT_ID_MAX];
-	unsigned n = 0, recorded = 0;
-
-	/* Ten users provoke as many as they can: the total is bounded. */
-	for (uint32_t cause = 1; cause <= 10; cause++)
-		for (unsigned i = 0; i < INCIDENTS_A_DAY + 5; i++)
-			recorded += incident_begin(directory->path, id_of(id, n++, "pids"), "pids",
-					    cause, "{}\n") == 0;
-	assert_int_equal(recorded, INCIDENTS_OBJECT + 7 * INCIDENTS_RARE);
-	assert_int_equal(
-		incident_begin(directory->path, id_of(id, n++, "pids"), "pids", 11, "{}\n"), 0);
-	assert_int_equal(
-		incident_begin(directory->path, id_of(id, n++, "pids"), "pids", 0, "{}\n"), 0);
-	/* Names cost nothing: the users beyond the first are one. */
-	for (uint32_t cause = 12; cause <= 200; cause++)
-		recorded += incident_begin(directory->path, id_of(id, n++, "pids"), "pids", cause,
-				    "{}\n") == 0;
-	assert_in_range(recorded, INCIDENTS_OBJECT, INCIDENTS_OBJECT + 16 * INCIDENTS_RARE);
-}
-
-DIRECTORY_TEST(three_hundred_incidents_keep_16_mib_and_the_rare_one)
-{
-	_cleanup_free_ char *text = malloc(100 * 1024 + 1);
-	char id[INCIDENT_ID_MAX], object[32], newest[INCIDENT_ID_MAX];
-	size_t files = 0;
+	_cleanup_free_ char *text = malloc(bytes + 1);
+	char id[INCIDENT_ID_MAX], header[256];
 
 	assert_non_null(text);
-	memset(text, 'x', 100 * 1024);
-	strcpy(text + 100 * 1024 - 1, "\n");
-	assert_int_equal(incident_begin(directory->path, id_of(id, 0, "rare"), "rare", 0,
-				 HEADER(ID, "rare")),
-		0);
+	memset(text, 'x', bytes);
+	strcpy(text + bytes - 1, "\n");
+	id_of(id, seconds, object);
+	for (char *slash; (slash = strchr(id, '/'));)
+		*slash = '-';
+	snprintf(header, sizeof(header), "{\"id\":\"%s\",\"cause\":\"%s\"}\n", id, cause);
+	if (incident_begin(directory->path, id, object, cause, header) < 0)
+		return false;
+	assert_int_equal(incident_append(directory->path, id, text), 0);
 	assert_int_equal(incident_end(directory->path, id, "{\"end\":\"quiet\"}\n"), 0);
-	for (unsigned i = 1; i <= 300; i++) {
-		snprintf(object, sizeof(object), "often-%u", i % 17);
-		id_of(newest, i * 12, object);
-		assert_int_equal(
-			incident_begin(directory->path, newest, object, 0, HEADER(ID, "often")), 0);
-		assert_int_equal(incident_append(directory->path, newest, text), 0);
-		assert_int_equal(incident_end(directory->path, newest, "{\"end\":\"quiet\"}\n"), 0);
+	return true;
+}
+
+DIRECTORY_TEST(one_who_provokes_incidents_does_not_mute_those_of_others)
+{
+	char object[64], cause[32];
+	unsigned n = 0, recorded = 0;
+
+	/* Objects without end, of some limits. */
+	for (unsigned i = 0; i < 200; i++) {
+		snprintf(object, sizeof(object), "limit/%u@cgroup:%u", i % 5, i);
+		recorded += record(directory, n++, object, "uid 1000", 2);
 	}
-	assert_true(exists(directory, id));
-	assert_true(exists(directory, newest));
-	assert_false(exists(directory, id_of(newest, 12, "often-1")));
-	for (unsigned i = 0; i <= 300; i++) {
-		snprintf(object, sizeof(object), "often-%u", i % 17);
-		files += exists(directory, id_of(newest, i * 12, object));
+	assert_int_equal(recorded, INCIDENTS_CAUSE);
+	for (unsigned i = 0; i < 40; i++) {
+		snprintf(object, sizeof(object), "pids@cgroup:%u", i);
+		recorded += record(directory, n++, object, "uid 1001", 2);
+	}
+	assert_int_equal(recorded, INCIDENTS_CAUSE + INCIDENTS_A_DAY);
+	assert_true(record(directory, n++, "limit/0@cgroup:1", "namespace shop", 2));
+	assert_true(record(directory, n++, "limit/0@cgroup:1", "limit/0", 2));
+	assert_true(record(directory, n++, "threads@cgroup:1", "uid 1001", 2));
+	/* Beyond some hundreds of causes the others are one. */
+	for (recorded = 0; recorded < 252; n++) {
+		snprintf(cause, sizeof(cause), "uid %u", 2000 + recorded);
+		recorded += record(directory, n, "pids", cause, 2);
+	}
+	for (unsigned i = 0; i < 100; i++, n++) {
+		snprintf(cause, sizeof(cause), "uid %u", 9000 + i);
+		recorded += record(directory, n, "pids", cause, 2);
+	}
+	assert_int_equal(recorded, 252 + INCIDENTS_A_DAY);
+}
+
+DIRECTORY_TEST(one_who_fills_16_mib_removes_no_incident_of_another)
+{
+	char id[INCIDENT_ID_MAX], object[32], cause[32];
+	size_t files = 0;
+
+	assert_true(record(directory, 0, "conntrack", "namespace shop", 100));
+	assert_true(record(directory, 1, "often-1", "namespace shop", 100));
+	for (unsigned i = 2; i <= 301; i++) {
+		snprintf(object, sizeof(object), "often-%u", i);
+		snprintf(cause, sizeof(cause), "uid %u", i % 6);
+		assert_true(record(directory, i, object, cause, 100 * 1024));
+	}
+	assert_true(exists(directory, id_of(id, 0, "conntrack")));
+	assert_true(exists(directory, id_of(id, 1, "often-1")));
+	assert_false(exists(directory, id_of(id, 2, "often-2")));
+	assert_true(exists(directory, id_of(id, 301, "often-301")));
+	for (unsigned i = 2; i <= 301; i++) {
+		snprintf(object, sizeof(object), "often-%u", i);
+		files += exists(directory, id_of(id, i, object));
 	}
 	assert_true(files * 100 * 1024 < INCIDENTS_BYTES_MAX);
 	assert_true(files * 100 * 1024 > INCIDENTS_BYTES_MAX * 9 / 10);
@@ -171,8 +195,9 @@ DIRECTORY_TEST(a_file_ends_at_one_mebibyte)
 	assert_non_null(text);
 	memset(text, ' ', INCIDENT_BYTES_MAX);
 	strcpy(text + INCIDENT_BYTES_MAX - 2, "\n");
-	assert_int_equal(
-		incident_begin(directory->path, ID, "conntrack", 0, HEADER(ID, "conntrack")), 0);
+	assert_int_equal(incident_begin(directory->path, ID, "conntrack", "conntrack",
+				 HEADER(ID, "conntrack")),
+		0);
 	assert_int_equal(incident_append(directory->path, ID, text), -EFBIG);
 	assert_int_equal(incident_end(directory->path, ID, "{\"t\":1,\"end\":\"longest\"}\n"), 0);
 }

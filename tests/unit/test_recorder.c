@@ -16,7 +16,7 @@ struct fixture {
 	sd_event *event;
 	struct recorder *recorder;
 	struct limit limits[2];
-	struct finding findings[2];
+	struct finding findings[FINDINGS_MAX];
 	struct node node;
 	uint64_t now;
 };
@@ -269,6 +269,122 @@ RECORDER_TEST(a_name_that_is_found_later_is_in_the_file)
 		incident_read(fixture->directory.path, listed(fixture, "0/id", id), &text), 0);
 	assert_non_null(strstr(text, "cgroup 77"));
 	assert_non_null(strstr(text, "entries, refused 1 time; pod shop/api 80 (80 %)"));
+}
+
+/* Number of the findings of a cgroup each happens now, caused by one workload. */
+static void flood(struct fixture *fixture, unsigned number, struct limit_user *cause)
+{
+	for (unsigned i = 0; i < number; i++) {
+		struct finding *finding = &fixture->findings[fixture->node.findings.n++];
+
+		*finding = (struct finding){.slug = "pids",
+			.condition = &reached,
+			.severity = SEVERITY_CRITICAL,
+			.phase = FINDING_HAPPENS,
+			.instance = {.kind = INSTANCE_CGROUP, .id = fixture->node.findings.n},
+			.unit = "pids",
+			.worst = {.used = 100, .max = 100},
+			.times = 1,
+			.tuner = "limits"};
+		if (cause) {
+			finding->who = cause;
+			finding->n_who = 1;
+			finding->knows = WHO_KNOWN;
+		}
+	}
+}
+
+static size_t count_in_state(const struct fixture *fixture, const char *state)
+{
+	_cleanup_(cleanup_cJSON_Delete) cJSON *list = incidents_list(fixture->directory.path);
+	const cJSON *row;
+	size_t n = 0;
+
+	cJSON_ArrayForEach (row, json_at(list, "incidents"))
+		n += streq(json_text_at(row, "state"), state);
+	return n;
+}
+
+RECORDER_TEST(a_flood_of_one_user_keeps_no_other_out)
+{
+	struct limit_user units[3] = {
+		{.workload = {.kind = WORKLOAD_UNIT, .name = "user@1000.service"}, .used = 9},
+		{.workload = {.kind = WORKLOAD_UID, .name = "1000"}, .used = 9},
+		{.workload = {.kind = WORKLOAD_UNIT,
+			 .name = "session-3.scope",
+			 .id = "user-1000.slice"},
+			.used = 9}};
+	struct limit_user other = {
+		.workload = {.kind = WORKLOAD_POD, .namespace = "shop", .name = "api"}, .used = 9};
+	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
+	_cleanup_free_ char *text = NULL;
+	struct finding *finding;
+	char id[64];
+
+	seconds(fixture, 70);
+	for (unsigned i = 0; i < ARRAY_SIZE(units); i++)
+		flood(fixture, 5, &units[i]);
+	seconds(fixture, 5);
+	assert_int_equal(count_in_state(fixture, "open"), OPEN_MAX);
+	finding = happens(fixture, "conntrack", 1);
+	finding->who = &other;
+	finding->n_who = 1;
+	finding->knows = WHO_KNOWN;
+	usleep(1100 * 1000); /* ids have whole seconds of the real clock */
+	seconds(fixture, 2);
+	assert_string_equal(listed(fixture, "0/object", id), "conntrack");
+	assert_string_equal(listed(fixture, "0/state", id), "open");
+	assert_int_equal(count_in_state(fixture, "open"), OPEN_MAX);
+	assert_int_equal(count(fixture), OPEN_MAX + 1);
+	assert_int_equal(
+		incident_read(fixture->directory.path, listed(fixture, "0/id", id), &text), 0);
+	document = cJSON_Parse(text);
+	assert_int_equal((int)json_number_at(document, "lines/0/t"), -59);
+	/* More of the flood end neither this one nor each other. */
+	flood(fixture, 20, &units[0]);
+	seconds(fixture, 2);
+	assert_string_equal(listed(fixture, "0/state", id), "open");
+	assert_int_equal(count(fixture), OPEN_MAX + 1);
+}
+
+RECORDER_TEST(the_ninth_cause_is_recorded_too)
+{
+	struct limit_user users[OPEN_MAX + 1];
+
+	for (unsigned i = 0; i < ARRAY_SIZE(users); i++) {
+		users[i] = (struct limit_user){.workload = {.kind = WORKLOAD_UID}, .used = 9};
+		snprintf(users[i].workload.name, sizeof(users[i].workload.name), "%u", i);
+		flood(fixture, 1, &users[i]);
+		seconds(fixture, 1);
+	}
+	seconds(fixture, 1);
+	assert_int_equal(count(fixture), OPEN_MAX + 1);
+	assert_int_equal(count_in_state(fixture, "open"), OPEN_MAX);
+	assert_int_equal(count_in_state(fixture, "complete"), 1);
+}
+
+RECORDER_TEST(a_cause_that_has_enough_today_ends_no_incident)
+{
+	struct limit_user often = {.workload = {.kind = WORKLOAD_UID, .name = "1000"}, .used = 9};
+	struct limit_user users[OPEN_MAX];
+
+	for (unsigned i = 0; i < INCIDENTS_A_DAY; i++) {
+		flood(fixture, 1, &often);
+		seconds(fixture, 1);
+		fixture->findings[i].phase = FINDING_OVER;
+		seconds(fixture, 60);
+	}
+	assert_int_equal(count_in_state(fixture, "complete"), INCIDENTS_A_DAY);
+	for (unsigned i = 0; i < ARRAY_SIZE(users); i++) {
+		users[i] = (struct limit_user){.workload = {.kind = WORKLOAD_UID}, .used = 9};
+		snprintf(users[i].workload.name, sizeof(users[i].workload.name), "%u", i);
+		flood(fixture, 1, &users[i]);
+		seconds(fixture, 1);
+	}
+	flood(fixture, 5, &often);
+	seconds(fixture, 5);
+	assert_int_equal(count_in_state(fixture, "open"), OPEN_MAX);
+	assert_int_equal(count(fixture), INCIDENTS_A_DAY + OPEN_MAX);
 }
 
 RECORDER_TEST(lines_of_configuration_stay_lines)

@@ -306,6 +306,7 @@ static void name_scope(const char *text, struct workload *workload)
 	workload->kind = WORKLOAD_UNIT;
 	snprintf(workload->name, sizeof(workload->name), "%.*s",
 		(int)(end - begin) + (int)strlen(".scope"), begin);
+	cgroup_user_slice(text, workload);
 }
 
 static bool name_process(const struct host *host, uint32_t pid, struct workload *workload)
