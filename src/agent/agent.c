@@ -866,6 +866,7 @@ int agent_run(const struct core_options *options)
 	struct rlimit files;
 	struct config *config;
 	uint64_t deadline_us;
+	bool serves = false;
 	int r;
 
 	/* One arena: the threads need no heaps of their own. */
@@ -906,7 +907,7 @@ int agent_run(const struct core_options *options)
 	sd_notify(0, "STOPPING=1");
 	for (size_t i = 0; i < ARRAY_SIZE(agent.endpoints); i++)
 		if (agent.endpoints[i].server)
-			http_server_close(steal(agent.endpoints[i].server));
+			serves |= !http_server_close(steal(agent.endpoints[i].server));
 	core_keep_histories(&agent.core, true);
 	deadline_us = now_us() + END_US;
 	(void)core_end_tasks(&agent.core, 0); /* cancels them */
@@ -923,5 +924,7 @@ int agent_run(const struct core_options *options)
 	plan_clear(&agent.done);
 	core_close(&agent.core);
 	sd_event_unref(agent.event);
+	if (serves)
+		_exit(r < 0); /* a thread uses what exit() frees */
 	return r < 0 ? 1 : 0;
 }

@@ -62,9 +62,6 @@
 #define GZIP_WINDOW (13 + 16) /* 16: with the header of gzip */
 #define GZIP_MEMORY 6
 
-/* A closing server waits for a check that long: on a busy node an idle thread gets no CPU. */
-#define CLOSE_US USEC_PER_SEC
-
 /* The agent ticks every second. A loop that hangs for longer than this should be restarted. */
 #define HEARTBEAT_MAX_US (10 * USEC_PER_SEC)
 
@@ -251,6 +248,12 @@ static void check_password(void *data, const struct wait *)
 	free(memory);
 }
 
+static void free_server(struct http_server *server)
+{
+	explicit_bzero(&server->auth, sizeof(server->auth));
+	free(server);
+}
+
 static void adopt_check(void *data, void *userdata)
 {
 	struct http_server *server = userdata;
@@ -269,6 +272,8 @@ static void adopt_check(void *data, void *userdata)
 	resume_connection(check->connection);
 	explicit_bzero(check, sizeof(*check));
 	free(check);
+	if (server->is_closed)
+		free_server(server);
 }
 
 /* Splits "Basic BASE64" into user and password. Returns false if it is not of this form. */
@@ -619,7 +624,9 @@ static bool wait_for_budget(struct http_connection *connection, const char *url)
 
 /*
  * Returns the connection whose turn it is. For the budget, addresses that have used less go first;
- * for a check, those whose last wrong password is older. The others are in order. NULL: none waits.
+ * for a check, those whose last wrong password is older. The others are in order: if only one of an
+ * address could wait for a check, and the others had to ask again, guessers that ask at once would
+ * always be that one. NULL: none waits.
  */
 static struct http_connection *next_waiting(struct http_server *server, enum http_wait wait)
 {
@@ -1065,10 +1072,10 @@ int http_server_open(sd_event *event, const char *listen_on, struct web_config *
 	return 0;
 }
 
-void http_server_close(struct http_server *server)
+bool http_server_close(struct http_server *server)
 {
 	struct stat st;
-	bool is_checking;
+	bool has_ended = true;
 
 	/* Another agent may have replaced the socket. */
 	if (server->path.sun_path[0] && lstat(server->path.sun_path, &st) == 0 &&
@@ -1076,9 +1083,9 @@ void http_server_close(struct http_server *server)
 		unlink(server->path.sun_path);
 	sd_event_source_disable_unref(server->listener);
 	if (server->tls)
-		tls_close(server->tls);
+		has_ended = tls_close(server->tls);
 	cleanup_close(&server->fd);
-	is_checking = !task_end(&server->auth.check, now_us() + CLOSE_US);
+	server->is_closed = !task_end(&server->auth.check, 0);
 	if (server->daemon) {
 		/* MHD_stop_daemon() aborts the program if a connection is suspended. */
 		for (struct http_connection *c = server->connections; c; c = c->next)
@@ -1091,8 +1098,8 @@ void http_server_close(struct http_server *server)
 	sd_event_source_disable_unref(server->timer);
 	sd_event_unref(server->event);
 	web_config_unref(server->web);
-	if (is_checking) /* adopt_check() uses the memory, which stays */
-		return;
-	explicit_bzero(&server->auth, sizeof(server->auth));
-	free(server);
+	if (server->is_closed) /* adopt_check() frees it */
+		return false;
+	free_server(server);
+	return has_ended;
 }

@@ -106,6 +106,7 @@ struct http_server {
 	void *userdata;
 	int fd;
 	bool local;          /* a unix socket */
+	bool is_closed;      /* it is freed when the check of a password has ended */
 	unsigned max_open;   /* connections */
 	uint64_t request_us; /* deadline of a whole request, and of its reply */
 	struct http_connection *connections;
@@ -136,6 +137,9 @@ struct http_server {
 int http_server_open(sd_event *event, const char *listen_on, struct web_config *web,
 	const struct node *node, http_change_fn *change, void *userdata, struct http_server **ret);
 
-/* Closes all connections and removes the unix socket. */
-void http_server_close(struct http_server *server);
+/*
+ * Closes all connections and removes the unix socket. false: a thread has not ended. The loop frees
+ * its memory later; without the loop, the process must end by _exit().
+ */
+bool http_server_close(struct http_server *server);
 DEFINE_CLEANUP(struct http_server, http_server_close)

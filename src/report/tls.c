@@ -45,7 +45,7 @@ struct tls_connection {
 
 struct tls {
 	sd_event *event;
-	const struct web_config *web;
+	struct web_config *web;
 	gnutls_priority_t priority;
 	int listener;
 	int arrivals[2]; /* a pipe of struct tls_arrival to the loop */
@@ -53,6 +53,7 @@ struct tls {
 	tls_arrival_fn *arrived;
 	void *userdata;
 	struct task *task; /* NULL: no connections */
+	bool is_closed;    /* it is freed when the thread has ended */
 
 	/* Of the thread. */
 	struct tls_connection connections[TLS_CONNECTIONS_MAX + 1]; /* the oldest first */
@@ -378,11 +379,27 @@ static int on_arrivals(sd_event_source *, int, uint32_t, void *userdata)
 	return 0;
 }
 
+static void free_tls(struct tls *tls)
+{
+	struct tls_arrival arrival;
+
+	while (read(tls->arrivals[0], &arrival, sizeof(arrival)) == sizeof(arrival))
+		close(arrival.fd);
+	cleanup_close(&tls->arrivals[0]);
+	cleanup_close(&tls->arrivals[1]);
+	cleanup_close(&tls->listener);
+	gnutls_priority_deinit(tls->priority);
+	web_config_unref(tls->web);
+	free(tls);
+}
+
 static void thread_ended(void *, void *userdata)
 {
 	struct tls *tls = userdata;
 
-	if (tls->listener_source)
+	if (tls->is_closed)
+		free_tls(tls);
+	else if (tls->listener_source)
 		sd_event_source_set_enabled(tls->listener_source, SD_EVENT_ON);
 	malloc_trim(0); /* an idle node keeps no memory for sessions */
 }
@@ -409,38 +426,36 @@ int tls_open(sd_event *event, struct web_config *web, int listener, tls_arrival_
 	int r;
 
 	tls->event = event;
-	tls->web = web;
-	tls->listener = listener;
+	tls->web = web_config_ref(web);
+	tls->listener = -1;
 	tls->arrived = arrived;
 	tls->userdata = userdata;
 	tls->arrivals[0] = tls->arrivals[1] = -1;
 	if (gnutls_priority_init(&tls->priority, web->priorities, NULL) < 0)
 		return -EINVAL;
-	if (pipe2(tls->arrivals, O_CLOEXEC | O_NONBLOCK) < 0)
+	tls->listener = fcntl(listener, F_DUPFD_CLOEXEC, 0);
+	if (tls->listener < 0 || pipe2(tls->arrivals, O_CLOEXEC | O_NONBLOCK) < 0)
 		return -errno;
 	r = sd_event_add_io(
 		event, &tls->arrivals_source, tls->arrivals[0], EPOLLIN, on_arrivals, tls);
 	if (r == 0)
 		r = sd_event_add_io(
-			event, &tls->listener_source, listener, EPOLLIN, on_client, tls);
+			event, &tls->listener_source, tls->listener, EPOLLIN, on_client, tls);
 	if (r < 0)
 		return r;
 	*ret = steal(tls);
 	return 0;
 }
 
-void tls_close(struct tls *tls)
+bool tls_close(struct tls *tls)
 {
-	struct tls_arrival arrival;
-
 	sd_event_source_disable_unref(steal(tls->listener_source));
-	sd_event_source_disable_unref(tls->arrivals_source);
+	sd_event_source_disable_unref(steal(tls->arrivals_source));
+	(void)shutdown(tls->listener, SHUT_RDWR); /* another server may listen on its address now */
 	task_cancel(tls->task);
-	(void)task_end(&tls->task, UINT64_MAX);
-	while (read(tls->arrivals[0], &arrival, sizeof(arrival)) == sizeof(arrival))
-		close(arrival.fd);
-	cleanup_close(&tls->arrivals[0]);
-	cleanup_close(&tls->arrivals[1]);
-	gnutls_priority_deinit(tls->priority);
-	free(tls);
+	tls->is_closed = !task_end(&tls->task, 0);
+	if (tls->is_closed)
+		return false;
+	free_tls(tls);
+	return true;
 }

@@ -22,10 +22,14 @@ typedef void tls_arrival_fn(void *userdata, const struct tls_arrival *arrival);
 
 struct tls;
 
-/* listener must be non-blocking. It and web must outlive the result. Returns 0 or -errno. */
+/* listener must be non-blocking. Keeps a copy of it, and a reference to web. Returns 0 or -errno.
+ */
 int tls_open(sd_event *event, struct web_config *web, int listener, tls_arrival_fn *arrived,
 	void *userdata, struct tls **ret);
 
-/* Closes all connections. Waits for one step of a handshake at most. */
-void tls_close(struct tls *tls);
+/*
+ * Closes the listener, and all connections. It does not wait for the thread, which may get no CPU
+ * for a long time: false, and the loop frees its memory when it has ended.
+ */
+bool tls_close(struct tls *tls);
 DEFINE_CLEANUP(struct tls, tls_close)
