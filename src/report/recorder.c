@@ -651,7 +651,7 @@ static bool update_finding(struct open_incident *open, const struct finding *fin
 	return is_changed;
 }
 
-/* A user has so many uids of its own, subuid(5). */
+/* The uids of a user's containers, subuid(5). */
 #define SUBUID_FIRST 100000
 #define SUBUID_COUNT 65536
 
@@ -663,9 +663,9 @@ static void uid_cause(unsigned uid, char cause[static INCIDENT_CAUSE_MAX])
 }
 
 /*
- * Writes who is charged with the incident: what the largest user, else the owner of the instance,
- * cannot have more of: a uid, a namespace of pods, a container with a name, a service. Nobody is
- * known: the limit.
+ * Writes who is charged with the incident. A workload can have many processes, pods and sessions,
+ * but one uid, namespace, service or name. The largest user counts, else the owner of the instance,
+ * else the limit.
  */
 static void find_cause(const struct finding *finding, char cause[static INCIDENT_CAUSE_MAX])
 {
@@ -696,8 +696,8 @@ static size_t count_cause(const struct recorder *recorder, const char *cause)
 }
 
 /*
- * Returns the oldest incident of the cause that has most. is_begun: of those with a file. NULL: one
- * more is no more than OPEN_MAX; with is_begun these are no more.
+ * Returns the oldest incident of the cause that has most, if OPEN_MAX are open. is_begun: among
+ * incidents with a file, if these are more than OPEN_MAX. Otherwise NULL.
  */
 static struct open_incident *find_crowd(struct recorder *recorder, bool is_begun)
 {
@@ -720,7 +720,7 @@ static struct open_incident *find_crowd(struct recorder *recorder, bool is_begun
 	return n < OPEN_MAX + (is_begun ? 1U : 0U) ? NULL : crowd;
 }
 
-/* Returns a free slot, unless the cause is the one that has most. Then NULL. */
+/* Returns a free slot; NULL if OPEN_MAX are open and this cause has most of them. */
 static struct open_incident *find_slot(struct recorder *recorder, const char *cause)
 {
 	const struct open_incident *crowd = find_crowd(recorder, false);

@@ -14,7 +14,7 @@ struct http_connection;
 #define ROWS_MAX     64
 #define NOTES_MAX    32
 #define OPEN_MAX     8  /* incidents at once */
-#define OPEN_SLOTS   16 /* also those that the quota of the day may refuse yet */
+#define OPEN_SLOTS   16 /* more, because the quota of the day may refuse some */
 
 #define USERS_KEPT 5 /* for each row, in the last minute */
 
