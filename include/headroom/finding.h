@@ -47,6 +47,15 @@ struct instance {
 	struct workload owner;
 };
 
+/*
+ * The kernel gives the inode of a removed namespace to the next one. Identifies the object behind
+ * such a key by its owner; 0: the owner is not known, or the key is enough.
+ */
+uint64_t instance_object(const struct instance *instance);
+
+/* Returns whether both are known, and differ. */
+bool is_other_object(uint64_t known, uint64_t now);
+
 /* How a finding is at this poll. */
 enum finding_phase {
 	FINDING_OVER,    /* not any more: an open one stays for its hold */

@@ -25,12 +25,34 @@ const char *const pressure_names[PRESSURES] = {
 
 /* ---- making one ---- */
 
-static bool is_same(
+static bool has_key(
 	const struct finding *finding, const char *slug, const struct instance *instance)
 {
 	return streq(finding->slug, slug) && finding->instance.kind == instance->kind &&
 	       finding->instance.id == instance->id &&
 	       streq(finding->instance.name, instance->name);
+}
+
+uint64_t instance_object(const struct instance *instance)
+{
+	const struct workload *owner = &instance->owner;
+	bool is_reused = instance->kind == INSTANCE_NETNS || instance->kind == INSTANCE_MNTNS;
+	bool is_known = owner->kind != WORKLOAD_HOST && owner->kind != WORKLOAD_NETNS;
+	uint64_t hash = hash_text(HASH_START ^ owner->kind, owner->id[0] ? owner->id : owner->name);
+
+	return is_reused && is_known ? MAX(hash, 1U) : 0;
+}
+
+bool is_other_object(uint64_t known, uint64_t now)
+{
+	return known && now && known != now;
+}
+
+static bool is_same(
+	const struct finding *finding, const char *slug, const struct instance *instance)
+{
+	return has_key(finding, slug, instance) &&
+	       !is_other_object(instance_object(&finding->instance), instance_object(instance));
 }
 
 static const struct instance the_node = {.kind = INSTANCE_NODE};
@@ -445,6 +467,27 @@ static bool is_other(const struct finding *known, const struct finding *reading)
 	       reading->condition != known->condition;
 }
 
+static bool begins(const struct finding *reading, const struct finding_clock *clock)
+{
+	return reading->condition && (reading->phase == FINDING_HAPPENS ||
+					     (reading->phase == FINDING_LASTS && clock->is_single));
+}
+
+/* Another object has its number now, and a finding. */
+static bool is_replaced(const struct finding *known, const struct proposal *proposal,
+	const struct finding_clock *clock)
+{
+	for (size_t i = 0; i < proposal->n_findings; i++) {
+		const struct finding *reading = &proposal->findings[i];
+
+		if (has_key(known, reading->slug, &reading->instance) &&
+			!is_same(known, reading->slug, &reading->instance) &&
+			begins(reading, clock))
+			return true;
+	}
+	return false;
+}
+
 static bool is_known(
 	const struct finding_list *list, const char *tuner, const struct finding *reading)
 {
@@ -476,7 +519,9 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 			finding_release(finding);
 			continue;
 		}
-		if (streq(finding->tuner, tuner) && !update(finding, reading, clock)) {
+		if (streq(finding->tuner, tuner) &&
+			(!update(finding, reading, clock) ||
+				is_replaced(finding, proposal, clock))) {
 			news(userdata, finding, FINDING_ENDED);
 			finding_release(finding);
 			continue;
@@ -493,10 +538,8 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 	list->n = kept;
 	for (size_t i = 0; i < proposal->n_findings; i++) {
 		struct finding *reading = &proposal->findings[i], *added;
-		bool begins = reading->phase == FINDING_HAPPENS ||
-			      (reading->phase == FINDING_LASTS && clock->is_single);
 
-		if (!begins || !reading->condition || is_known(list, tuner, reading))
+		if (!begins(reading, clock) || is_known(list, tuner, reading))
 			continue;
 		added = add_finding(list, tuner, reading, clock);
 		if (!added)

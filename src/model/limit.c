@@ -20,7 +20,22 @@
 #define USERS_FOLLOW_US (5 * USEC_PER_SEC)
 #define NAMES_FOLLOW_US (60 * USEC_PER_SEC)
 
-static void observe_peak(struct limit_peak *peak, const struct limit_reading *reading, uint64_t now)
+/* Users are of a peak if nearly as much was used when they were counted. */
+#define NEARLY 0.9
+
+/* A tuner counts users less often than it reads the use: until the next count, top stays. */
+static bool is_counted_anew(const struct limit_reading *before, const struct limit_reading *reading)
+{
+	bool is_equal = before->n_top == reading->n_top;
+
+	for (unsigned i = 0; is_equal && i < reading->n_top; i++)
+		is_equal = before->top[i].used == reading->top[i].used;
+	return !is_equal;
+}
+
+/* counted: what was used when the reading's users were counted. */
+static void observe_peak(struct limit_peak *peak, const struct limit_reading *reading,
+	uint64_t counted, uint64_t now)
 {
 	uint64_t used = MAX(reading->peak, reading->used), largest;
 
@@ -41,6 +56,7 @@ static void observe_peak(struct limit_peak *peak, const struct limit_reading *re
 	}
 	largest = peak->n_top > 0 ? peak->top[0].used : 0;
 	if (reading->n_top == 0 || reading->top[0].used < largest ||
+		(double)counted < NEARLY * (double)peak->used ||
 		now - peak->at_us >
 			(reading->top[0].used == largest ? NAMES_FOLLOW_US : USERS_FOLLOW_US))
 		return;
@@ -98,6 +114,10 @@ void limit_observe(struct limit *limit, const struct limit_reading *reading, uin
 		limit->hits_before = reading->hits;
 	if (limit->rate < RATE_MIN)
 		limit->steady_at_us = now;
+	/* They were counted between the two readings. */
+	if (is_counted_anew(&limit->now, reading))
+		limit->counted =
+			limit->seen_at_us ? MIN(limit->now.used, reading->used) : reading->used;
 	limit_release(limit);
 	limit->now = *reading;
 	limit->now.top = NULL;
@@ -105,7 +125,7 @@ void limit_observe(struct limit *limit, const struct limit_reading *reading, uin
 		limit->now.top = must(calloc(n, sizeof(*reading->top)));
 		memcpy(limit->now.top, reading->top, n * sizeof(*reading->top));
 	}
-	observe_peak(&limit->peak, reading, now);
+	observe_peak(&limit->peak, reading, limit->counted, now);
 	limit->seen_at_us = now;
 	history_observe(&limit->history, now, MAX(reading->peak, reading->used));
 }

@@ -14,8 +14,8 @@
  *   {"t", "finding"}   when its worst moment or its users have changed
  *   {"t", "top": USERS}, {"t", "event", "level"}, {"t", "started"}, {"t", "trigger", "object",
  *    "text"}
- *   {"t", "end": "quiet|longest|displaced|stopped|cut-short", "lasts": whether the finding goes on,
- * "text", "at", "top": USERS}
+ *   {"t", "end": "quiet|longest|displaced|stopped|replaced|cut-short", "lasts": whether the finding
+ *    goes on, "text", "at", "top": USERS}
  *
  * t counts from the trigger. USERS is [[WORKLOAD, USED, DETAIL], ...], the largest first.
  */

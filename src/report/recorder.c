@@ -647,6 +647,7 @@ static bool update_finding(struct open_incident *open, const struct finding *fin
 
 	free(open->finding);
 	open->finding = document;
+	open->of = instance_object(&finding->instance);
 	finding_text(finding, open->text, sizeof(open->text));
 	return is_changed;
 }
@@ -816,39 +817,6 @@ static struct recorded_finding *seen_before(struct recorder *recorder, uint64_t 
 	return oldest;
 }
 
-static void check_finding(struct recorder *recorder, const struct finding *finding, uint64_t now)
-{
-	char id[FINDING_ID_MAX], text[FINDING_TEXT_MAX];
-	struct recorded_finding *seen;
-	struct open_incident *open;
-	bool is_near = finding->unit && finding_share(finding) * 100 >= NEAR_PERCENT;
-	bool matters = finding->is_recorded || finding->severity == SEVERITY_CRITICAL || is_near;
-	bool is_first, goes_on, becomes_near, is_again;
-
-	if (finding->ignored || finding->phase == FINDING_OVER || !matters)
-		return;
-	finding_id(finding, id);
-	seen = seen_before(recorder, hash_text(HASH_START, id));
-	is_first = seen->last_us == 0 || now - seen->last_us > QUIET_US;
-	goes_on = finding->times > seen->times || finding->full_us > seen->full_us;
-	becomes_near = is_near && !seen->is_near;
-	open = find_open(recorder, id);
-	is_again = goes_on && !open && now - seen->begun_us >= AGAIN_US;
-	*seen = (struct recorded_finding){
-		seen->id_hash, finding->times, finding->full_us, now, seen->begun_us, is_near};
-	if (open && goes_on)
-		open->last_us = now;
-	if (!is_first && !becomes_near && !is_again)
-		return;
-	seen->begun_us = now;
-	finding_text(finding, text, sizeof(text));
-	trigger(recorder, id,
-		finding->times > 0 || finding->full_us > 0 ? "hit"
-		: is_near                                  ? "near-full"
-							   : "condition",
-		finding, text, now);
-}
-
 static const struct finding *finding_of(
 	const struct recorder *recorder, const struct open_incident *open)
 {
@@ -857,7 +825,8 @@ static const struct finding *finding_of(
 
 	for (size_t i = 0; open->id[0] && i < list->n; i++) {
 		finding_id(&list->findings[i], id);
-		if (streq(id, open->object))
+		if (streq(id, open->object) &&
+			!is_other_object(open->of, instance_object(&list->findings[i].instance)))
 			return &list->findings[i];
 	}
 	return NULL;
@@ -887,6 +856,44 @@ static void end_incident(
 	add_step(recorder, STEP_END, open->id, open->object, "", text, NULL);
 	open->id[0] = '\0';
 	free(steal(open->finding));
+}
+
+static void check_finding(struct recorder *recorder, const struct finding *finding, uint64_t now)
+{
+	char id[FINDING_ID_MAX], text[FINDING_TEXT_MAX];
+	const uint64_t of = instance_object(&finding->instance);
+	struct recorded_finding *seen;
+	struct open_incident *open;
+	bool is_near = finding->unit && finding_share(finding) * 100 >= NEAR_PERCENT;
+	bool matters = finding->is_recorded || finding->severity == SEVERITY_CRITICAL || is_near;
+	bool is_first, goes_on, becomes_near, is_again;
+
+	if (finding->ignored || finding->phase == FINDING_OVER || !matters)
+		return;
+	finding_id(finding, id);
+	seen = seen_before(recorder, hash_text(HASH_START, id));
+	if (is_other_object(seen->of, of))
+		*seen = (struct recorded_finding){.id_hash = seen->id_hash};
+	is_first = seen->last_us == 0 || now - seen->last_us > QUIET_US;
+	goes_on = finding->times > seen->times || finding->full_us > seen->full_us;
+	becomes_near = is_near && !seen->is_near;
+	open = find_open(recorder, id);
+	if (open && is_other_object(open->of, of))
+		end_incident(recorder, steal(open), "replaced", now);
+	is_again = goes_on && !open && now - seen->begun_us >= AGAIN_US;
+	*seen = (struct recorded_finding){
+		seen->id_hash, of, finding->times, finding->full_us, now, seen->begun_us, is_near};
+	if (open && goes_on)
+		open->last_us = now;
+	if (!is_first && !becomes_near && !is_again)
+		return;
+	seen->begun_us = now;
+	finding_text(finding, text, sizeof(text));
+	trigger(recorder, id,
+		finding->times > 0 || finding->full_us > 0 ? "hit"
+		: is_near                                  ? "near-full"
+							   : "condition",
+		finding, text, now);
 }
 
 /* Adds what has happened in this second. The first second is in the file already. */

@@ -237,6 +237,75 @@ LIST_TEST(the_owner_of_a_namespace_is_named_as_soon_as_it_is_known)
 	assert_int_equal(fixture->news[FINDING_NAMED], 1);
 }
 
+/* A finding of the namespace with this inode, whose owner is a pod. */
+static struct finding *find_in_namespace(
+	struct fixture *fixture, const char *pod, uint64_t used, enum finding_phase phase)
+{
+	struct instance instance = {.kind = INSTANCE_NETNS,
+		.id = 4026532177,
+		.name = "10.0.0.2 to 10.0.0.1 port 80",
+		.owner = {.kind = WORKLOAD_POD, .namespace = "shop"}};
+	struct limit_user user = {.used = used};
+	struct finding *finding;
+
+	set_text(instance.owner.name, pod);
+	snprintf(instance.owner.id, sizeof(instance.owner.id), "uid of %s", pod);
+	user.workload = instance.owner;
+	finding = proposal_finding(&fixture->proposal, &fixture->input, &reached, REASON_NONE,
+		"ports", &instance, phase);
+	if (!finding)
+		return NULL;
+	finding->unit = "ports";
+	finding->use = (struct finding_use){.used = used, .max = 100};
+	finding->hold_us = 300 * USEC_PER_SEC;
+	finding_now(finding, "nsenter into %s", pod);
+	finding_user_add(finding, &user);
+	return finding;
+}
+
+/* The kernel gives the inode of a removed namespace to the next one. */
+LIST_TEST(a_finding_of_a_namespace_whose_inode_is_reused_begins_anew)
+{
+	const struct finding *finding;
+
+	(void)find_in_namespace(fixture, "a", 100, FINDING_HAPPENS);
+	poll_ends(fixture, 20);
+	/* The first pod has ended; the second one uses little, and then less than the first did. */
+	assert_null(find_in_namespace(fixture, "b", 10, FINDING_OVER));
+	(void)find_in_namespace(fixture, "b", 75, FINDING_LASTS);
+	poll_ends(fixture, 20);
+	finding = &fixture->list.findings[0];
+	assert_int_equal(fixture->list.n, 1);
+	assert_string_equal(finding->instance.owner.name, "a");
+	assert_null(finding->now);
+	(void)find_in_namespace(fixture, "b", 85, FINDING_HAPPENS);
+	poll_ends(fixture, 1);
+	finding = &fixture->list.findings[0];
+	assert_int_equal(fixture->list.n, 1);
+	assert_string_equal(finding->instance.owner.name, "b");
+	assert_string_equal(finding->who[0].workload.name, "b");
+	assert_string_equal(finding->now, "nsenter into b");
+	assert_int_equal(finding->worst.used, 85);
+	assert_int_equal(finding->since_us, fixture->clock.wall_us - USEC_PER_SEC);
+	assert_int_equal(fixture->news[FINDING_BEGAN], 2);
+	assert_int_equal(fixture->news[FINDING_ENDED], 1);
+}
+
+LIST_TEST(a_namespace_whose_owner_gets_its_name_is_the_same)
+{
+	struct finding *finding = find_in_namespace(fixture, "a", 100, FINDING_HAPPENS);
+
+	finding->instance.owner = (struct workload){0};
+	poll_ends(fixture, 1);
+	finding = find_in_namespace(fixture, "a", 100, FINDING_HAPPENS);
+	finding->instance.owner.name[0] = '\0';
+	poll_ends(fixture, 1);
+	(void)find_in_namespace(fixture, "a", 100, FINDING_HAPPENS);
+	poll_ends(fixture, 1);
+	assert_string_equal(fixture->list.findings[0].instance.owner.name, "a");
+	assert_int_equal(fixture->news[FINDING_BEGAN], 1);
+}
+
 LIST_TEST(ties_are_named_together)
 {
 	char text[FINDING_TEXT_MAX];

@@ -168,6 +168,35 @@ LIMIT_TEST(a_peak_keeps_the_users_that_were_counted_right_after_it)
 	limit_release(limit);
 }
 
+/* Entries that are gone before they are counted. */
+LIMIT_TEST(a_peak_names_nobody_who_was_counted_when_less_was_used)
+{
+	struct limit_user user = {.used = 1};
+	struct limit_reading reading = {
+		.name = "x", .used = 3, .max = 100, .top = &user, .n_top = 1};
+
+	limit_observe(limit, &reading, 1 * SECOND);
+	/* A burst between two readings, and one whose users are not counted yet. */
+	for (int i = 0; i < 2; i++) {
+		reading.peak = i == 0 ? 80 : 0;
+		reading.used = i == 0 ? 3 : 90;
+		limit_observe(limit, &reading, (uint64_t)(2 + i) * SECOND);
+		assert_int_equal(limit->peak.used, i == 0 ? 80 : 90);
+		assert_int_equal(limit->peak.n_top, 0);
+	}
+	user.used = 2; /* of the time after the burst */
+	reading.used = 4;
+	limit_observe(limit, &reading, 4 * SECOND);
+	assert_int_equal(limit->peak.n_top, 0);
+	reading.used = 95;
+	limit_observe(limit, &reading, 5 * SECOND);
+	user.used = 80;
+	limit_observe(limit, &reading, 7 * SECOND);
+	assert_int_equal(limit->peak.n_top, 1);
+	assert_int_equal(limit->peak.top[0].used, 80);
+	limit_release(limit);
+}
+
 LIMIT_TEST(the_peak_of_a_flow_has_its_name_and_the_users_of_the_busiest_second)
 {
 	struct limit_user top[] = {{.used = 3}, {.used = 8}, {.used = 1}};

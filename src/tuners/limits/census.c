@@ -352,10 +352,31 @@ static void describe_use(const struct limit_use *use, char detail[static LIMIT_D
 }
 
 /* The processes of others than pods share the namespace of the host. */
-static void name_netns(const struct host *host, uint32_t pid, struct workload *workload)
+static void name_netns(
+	const struct host *host, const struct limit_use *use, struct workload *workload)
 {
-	if (!name_process(host, pid, workload) || workload->kind == WORKLOAD_UNIT)
-		*workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+	bool is_seen = name_process(host, use->pid, workload);
+
+	if (is_seen && workload->kind != WORKLOAD_UNIT)
+		return;
+	*workload = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+	/* The process has ended, so whose namespace it is is not known. */
+	if (is_seen || use->id == limits_own_netns())
+		return;
+	workload->kind = WORKLOAD_NETNS;
+	snprintf(workload->name, sizeof(workload->name), "%" PRIu64, use->id);
+	set_text(workload->id, workload->name);
+}
+
+/* Containers may share a namespace: the first of their cgroups is of the one that made it. */
+static const struct limit_use *oldest_of(const struct limit_use *uses, size_t n)
+{
+	const struct limit_use *oldest = uses;
+
+	for (size_t i = 1; i < n; i++)
+		if (uses[i].cgroup > 0 && (oldest->cgroup == 0 || uses[i].cgroup < oldest->cgroup))
+			oldest = &uses[i];
+	return oldest;
 }
 
 static void name_use(const struct host *host, const struct limit_use *use, struct limit_user *user)
@@ -370,7 +391,7 @@ static void name_use(const struct host *host, const struct limit_use *use, struc
 		return;
 	}
 	if (use->by_netns) {
-		name_netns(host, use->pid, workload);
+		name_netns(host, use, workload);
 		return;
 	}
 	user->id = use->cgroup;
@@ -699,8 +720,10 @@ static void name_instance(
 	/* Its processes have ended. */
 	if (first->kind == INSTANCE_CGROUP && !instance->instance.name[0])
 		instance->max = instance->hits = 0;
-	if (first->kind == INSTANCE_NETNS)
-		name_netns(host, first->pid, owner);
+	if (first->kind == INSTANCE_NETNS && instance->of_agent)
+		*owner = (struct workload){.kind = WORKLOAD_HOST, .name = "host"};
+	else if (first->kind == INSTANCE_NETNS)
+		name_netns(host, oldest_of(first, instance->n_uses), owner);
 	else if (first->kind == INSTANCE_PROCESS || first->kind == INSTANCE_SOCKET ||
 		 first->kind == INSTANCE_MNTNS)
 		(void)name_process(host, first->pid, owner);

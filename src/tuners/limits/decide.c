@@ -242,6 +242,9 @@ static uint64_t count_hits(const struct row_input *in, const struct limit_instan
 
 	if (!counts_hits(in->row))
 		return 0;
+	/* The inode of the namespace belongs to another one: what it refused counts from now on. */
+	if (instance->hits < known->hits)
+		known->lately = known->begun_us = 0;
 	if (in->memory->seen && instance->hits > known->hits)
 		new = instance->hits - known->hits;
 	known->hits = instance->hits;
