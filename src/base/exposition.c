@@ -30,8 +30,8 @@ static void put_escaped(FILE *out, const char *text, bool quote)
 			fputs("\\n", out);
 		else if (*from == '\\' || (*from == '"' && quote))
 			fprintf(out, "\\%c", *from);
-		else if ((unsigned char)*from < 0x20 || *from == 0x7f)
-			fputs(UTF8_REPLACEMENT, out); /* it would control a terminal */
+		else if (*from == '\t')
+			fputc(' ', out);
 		else
 			fwrite(from, 1, len, out);
 	}

@@ -96,6 +96,11 @@ static cJSON *append(cJSON *array, cJSON *item)
 	return item;
 }
 
+void json_copy(cJSON *parent, const char *key, const cJSON *item)
+{
+	json_adopt(parent, key, item ? must(cJSON_Duplicate(item, true)) : cJSON_CreateNull());
+}
+
 cJSON *json_object(cJSON *parent, const char *key)
 {
 	return json_adopt(parent, key, cJSON_CreateObject());
@@ -113,7 +118,11 @@ cJSON *json_append(cJSON *array)
 
 void json_append_text(cJSON *array, const char *text)
 {
-	append(array, cJSON_CreateString(text));
+	const size_t size = strlen(UTF8_REPLACEMENT) * strlen(text) + 1;
+	_cleanup_free_ char *clean = must(malloc(size));
+
+	utf8_copy(clean, size, text);
+	append(array, cJSON_CreateString(clean));
 }
 
 void json_text(cJSON *parent, const char *key, const char *text)
@@ -182,7 +191,9 @@ const cJSON *json_at(const cJSON *object, const char *path)
 
 		snprintf(key, sizeof(key), "%.*s", (int)len, path);
 		if (cJSON_IsArray(object))
-			object = cJSON_GetArrayItem(object, atoi(key));
+			object = isdigit((unsigned char)key[0])
+					 ? cJSON_GetArrayItem(object, atoi(key))
+					 : NULL;
 		else
 			object = cJSON_GetObjectItemCaseSensitive(object, key);
 		path += len + (path[len] == '/');
@@ -232,10 +243,12 @@ void json_append_losses(const cJSON *losses, char *text, size_t size)
 
 static void make_lines_printable(char *text)
 {
-	for (char *end = strchr(text, '\n'); end; text = end + 1, end = strchr(text, '\n')) {
+	for (char *end; (end = strchr(text, '\n')); text++) {
 		*end = '\0';
 		text_make_printable(text);
-		*end = '\n';
+		text += strlen(text);
+		*text = '\n';
+		memmove(text + 1, end + 1, strlen(end + 1) + 1);
 	}
 	text_make_printable(text);
 }

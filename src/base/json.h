@@ -18,6 +18,9 @@ void json_public(cJSON *parent, const char *key, const char *text);
 /* Adds an item, which then belongs to parent. Returns it. */
 cJSON *json_adopt(cJSON *parent, const char *key, cJSON *item);
 
+/* Adds a copy of an item of another document; NULL: null. */
+void json_copy(cJSON *parent, const char *key, const cJSON *item);
+
 cJSON *json_object(cJSON *parent, const char *key);
 cJSON *json_array(cJSON *parent, const char *key);
 cJSON *json_append(cJSON *array); /* a new object at the array's end */
@@ -42,8 +45,9 @@ void json_time(cJSON *parent, const char *key, uint64_t realtime_us); /* 0: null
 bool json_put(FILE *out, cJSON *document, bool pretty);
 
 /*
- * Read an item by its path, such as "latency/p50" or "top/0/workload". Without such an item they
- * return NULL, "" or 0. The text belongs to the document.
+ * Read an item by its path, such as "latency/p50" or "top/0/workload"; "" is the item itself. An
+ * agent of another version may lack it, or have another type: then they return NULL, "" or 0. The
+ * text belongs to the document.
  */
 const cJSON *json_at(const cJSON *object, const char *path);
 const char *json_text_at(const cJSON *object, const char *path);

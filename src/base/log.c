@@ -104,8 +104,10 @@ void log_recall(const struct log_event *event)
 static void remember(int level, const char *text)
 {
 	struct log_event *events = log_state.events, *event;
+	_cleanup_free_ char *shown = must(strdup(text));
 	size_t oldest;
 
+	text_cut(shown, sizeof(event->text) - 1);
 	pthread_mutex_lock(&log_state.lock);
 	if (count_kind(level, &oldest) == LOG_KEPT)
 		memmove(&events[oldest], &events[oldest + 1],
@@ -113,7 +115,7 @@ static void remember(int level, const char *text)
 	event = &events[log_state.n_events++];
 	event->at_us = realtime_us();
 	event->level = level;
-	set_text(event->text, text);
+	set_text(event->text, shown);
 	pthread_mutex_unlock(&log_state.lock);
 }
 
@@ -141,7 +143,8 @@ void log_set_json(bool json)
 
 /* Names of the fields of the journal and of JSON, with their values. */
 struct named_field {
-	const char *journal, *json, *value;
+	const char *journal, *json;
+	char *value; /* owned */
 };
 
 #define FIELDS_MAX 8
@@ -149,7 +152,9 @@ struct named_field {
 static size_t list_fields(const struct log_fields *fields, const char *object,
 	struct named_field list[static FIELDS_MAX])
 {
-	const struct named_field all[] = {
+	const struct {
+		const char *journal, *json, *value;
+	} all[] = {
 		{"MESSAGE_ID", "message_id", log_kinds[fields->kind].id},
 		{"HEADROOM_OBJECT", "object", object},
 		{"HEADROOM_CONDITION", "condition", fields->condition},
@@ -160,8 +165,11 @@ static size_t list_fields(const struct log_fields *fields, const char *object,
 	size_t n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-		if (all[i].value && all[i].value[0])
-			list[n++] = all[i];
+		if (all[i].value && all[i].value[0]) {
+			list[n] = (struct named_field){
+				all[i].journal, all[i].json, must(strdup(all[i].value))};
+			text_make_printable(list[n++].value);
+		}
 	return n;
 }
 
@@ -199,11 +207,8 @@ static void write_json(int level, const char *text, const struct named_field *fi
 	(void)json_put(stderr, line, false);
 }
 
-static void write_line(
-	const struct log_fields *given, int level, const char *object, const char *text)
+static void write_line(int level, const char *text, const struct named_field *fields, size_t n)
 {
-	struct named_field fields[FIELDS_MAX];
-	const size_t n = list_fields(given, object, fields);
 	char time[TIME_TEXT_MAX];
 
 	if (log_state.json) {
@@ -224,8 +229,9 @@ static void PRINTF_LIKE(4, 0) log_arguments(const struct log_fields *fields, int
 	const char *object, const char *format, va_list args)
 {
 	_cleanup_free_ char *message = NULL;
+	struct named_field named[FIELDS_MAX];
 	char text[1152];
-	size_t used;
+	size_t used, n;
 
 	if (level > MAX(log_state.level, LOG_INFO))
 		return;
@@ -235,8 +241,12 @@ static void PRINTF_LIKE(4, 0) log_arguments(const struct log_fields *fields, int
 	text_make_printable(text);
 	if (level <= LOG_INFO)
 		remember(level, text);
-	if (level <= log_state.level)
-		write_line(fields, level, object, text);
+	if (level > log_state.level)
+		return;
+	n = list_fields(fields, object, named);
+	write_line(level, text, named, n);
+	for (size_t i = 0; i < n; i++)
+		free(named[i].value);
 }
 
 void log_line(int level, const char *object, const char *format, ...)

@@ -69,7 +69,7 @@ void log_fields(const struct log_fields *fields, int level, const char *object, 
 struct log_event {
 	uint64_t at_us; /* CLOCK_REALTIME */
 	int level;
-	char text[256]; /* "OBJECT: what", printable, truncated */
+	char text[256]; /* "OBJECT: what", printable, cut */
 };
 
 /* Copies the recent lines of all threads, newest first. Returns their number. */

@@ -174,6 +174,13 @@ static size_t utf8_decode(const char *text, uint32_t *code)
 	return more + 1;
 }
 
+/* Returns false for C0, DEL, C1, line and paragraph separators, and bidirectional controls. */
+static bool is_printable(uint32_t c)
+{
+	return c >= 0x20 && !(c >= 0x7f && c < 0xa0) && c != 0x61c && c != 0x200e && c != 0x200f &&
+	       !(c >= 0x2028 && c <= 0x202e) && !(c >= 0x2066 && c <= 0x2069);
+}
+
 const char *utf8_next(const char **text, size_t *len)
 {
 	const char *at = *text;
@@ -181,10 +188,11 @@ const char *utf8_next(const char **text, size_t *len)
 
 	*len = utf8_decode(at, &code);
 	*text += MAX(*len, (size_t)1);
-	if (*len > 0)
+	if (*len > 0 && (is_printable(code) || code == '\n' || code == '\t'))
 		return at;
-	*len = strlen(UTF8_REPLACEMENT);
-	return UTF8_REPLACEMENT;
+	at = *len > 0 ? "?" : UTF8_REPLACEMENT;
+	*len = strlen(at);
+	return at;
 }
 
 void utf8_copy(char *dst, size_t size, const char *src)
@@ -204,7 +212,7 @@ void utf8_copy(char *dst, size_t size, const char *src)
 
 void text_cut(char *text, size_t max)
 {
-	char *end = text + max - strlen("..."), *word;
+	char *end = text + max - strlen("…"), *word;
 
 	if (strlen(text) <= max)
 		return;
@@ -212,26 +220,23 @@ void text_cut(char *text, size_t max)
 		end--;
 	*end = '\0';
 	word = strrchr(text, ' ');
-	strcpy(word ? word : end, "...");
-}
-
-/* Returns false for C0, DEL, C1, line and paragraph separators, and bidirectional controls. */
-static bool is_printable(uint32_t c)
-{
-	return c >= 0x20 && !(c >= 0x7f && c < 0xa0) && c != 0x61c && c != 0x200e && c != 0x200f &&
-	       !(c >= 0x2028 && c <= 0x202e) && !(c >= 0x2066 && c <= 0x2069);
+	strcpy(word ? word : end, "…");
 }
 
 void text_make_printable(char *text)
 {
-	while (*text) {
-		uint32_t code = 0;
-		size_t len = MAX(utf8_decode(text, &code), (size_t)1);
+	char *to = text;
 
+	for (size_t len; *text; text += len) {
+		uint32_t code = 0;
+
+		len = MAX(utf8_decode(text, &code), (size_t)1);
 		if (!is_printable(code))
-			memset(text, '?', len);
-		text += len;
+			*to++ = '?';
+		else
+			to = (char *)memmove(to, text, len) + len;
 	}
+	*to = '\0';
 }
 
 bool text_has_word(const char *text, const char *word)

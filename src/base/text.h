@@ -11,7 +11,7 @@ uint64_t hash_text(uint64_t hash, const char *text);
 
 #define TIME_TEXT_MAX 32
 
-/* Shortens a text to max bytes, between two words if it has any, and ends it with "...". */
+/* Shortens a text to max bytes, between two words if it has any, and ends it with "…". */
 void text_cut(char *text, size_t max);
 
 /* Writes RFC 3339 in UTC, whole seconds: "2024-05-01T12:00:00Z". */
@@ -69,10 +69,13 @@ void latency_text(double seconds, char out[static TIME_TEXT_MAX]);
 /* U+FFFD replaces each invalid byte: one invalid label would make Prometheus reject a scrape. */
 #define UTF8_REPLACEMENT "\xef\xbf\xbd"
 
-/* Returns the next character, or a replacement if it is invalid, and moves text past it. */
+/*
+ * Returns the next character and moves text past it: U+FFFD for an invalid one, and a question mark
+ * for one that text_make_printable() replaces, except for ends of lines and tabs.
+ */
 const char *utf8_next(const char **text, size_t *len);
 
-/* Copies src with invalid bytes replaced, truncated at a whole character and terminated. */
+/* Copies src with these replacements, truncated at a whole character and terminated. */
 void utf8_copy(char *dst, size_t size, const char *src);
 
 /*

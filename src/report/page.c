@@ -47,12 +47,8 @@ static void PRINTF_LIKE(2, 3) put(FILE *out, const char *format, ...)
 		while (*text) {
 			size_t n;
 			const char *from = utf8_next(&text, &n);
-			unsigned char c = (unsigned char)*from;
-			const char *entity = entities[c];
+			const char *entity = entities[(unsigned char)*from];
 
-			/* HTML forbids them, and a terminal would obey them. */
-			if ((c < 0x20 && !isspace(c)) || c == 0x7f)
-				entity = UTF8_REPLACEMENT;
 			fwrite(entity ? entity : from, 1, entity ? strlen(entity) : n, out);
 			if (*from == '-' && *text == '>') /* a word joiner keeps the arrow whole */
 				fputs("&#8288;", out);

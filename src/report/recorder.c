@@ -70,15 +70,13 @@ static cJSON *incident_users(const struct limit_reading *limit, unsigned max)
 
 	for (unsigned i = 0; i < MIN(n, max); i++) {
 		cJSON *user = cJSON_CreateArray();
-		char text[WORKLOAD_TEXT_MAX], clean[WORKLOAD_TEXT_MAX];
+		char text[WORKLOAD_TEXT_MAX];
 
 		workload_describe(&users[i].workload, text, sizeof(text));
-		utf8_copy(clean, sizeof(clean), text);
-		json_append_text(user, clean);
+		json_append_text(user, text);
 		cJSON_AddItemToArray(user, cJSON_CreateNumber((double)users[i].used));
-		utf8_copy(clean, sizeof(clean), users[i].detail);
-		if (clean[0])
-			json_append_text(user, clean);
+		if (users[i].detail[0])
+			json_append_text(user, users[i].detail);
 		cJSON_AddItemToArray(array, user);
 	}
 	return array;

@@ -211,21 +211,36 @@ cJSON *report_health(const struct node *node)
 	return root;
 }
 
+/* Writes ": TEXT" on one line; an empty text writes nothing. */
+static void put_part(FILE *out, const char *text)
+{
+	_cleanup_free_ char *line = must(strdup(text));
+
+	text_make_printable(line);
+	if (line[0])
+		fprintf(out, ": %s", line);
+}
+
 void report_ready(FILE *out, const struct node *node)
 {
 	char since[TIME_TEXT_MAX];
 
 	fputs(node->applied ? "[+] applied\n" : "[-] applied: the first apply is not done yet\n",
 		out);
-	if (node->newer[0])
-		fprintf(out, "[-] records: %s\n", node->newer);
+	if (node->newer[0]) {
+		fputs("[-] records", out);
+		put_part(out, node->newer);
+		fputc('\n', out);
+	}
 	if (node->is_last_good) {
 		fputs("[-] configuration: it has a fault, so the last good one is in use", out);
 		for (size_t i = 0; i < node->findings.n; i++) {
 			const struct finding *finding = &node->findings.findings[i];
 
-			if (finding->reason == REASON_CONFIG_FAULT)
-				fprintf(out, ": %s: %s", finding->instance.name, finding->message);
+			if (finding->reason != REASON_CONFIG_FAULT)
+				continue;
+			put_part(out, finding->instance.name);
+			put_part(out, finding->message);
 		}
 		fputc('\n', out);
 	}
@@ -239,7 +254,8 @@ void report_ready(FILE *out, const struct node *node)
 			time_text(tuner->since_us, since);
 			fprintf(out, ", released since %s", since);
 		}
-		fprintf(out, "%s%s\n", off || !tuner->why[0] ? "" : ": ", off ? "" : tuner->why);
+		put_part(out, off ? "" : tuner->why);
+		fputc('\n', out);
 	}
 	fputs(node_is_ready(node) ? "ready\n" : "not ready\n", out);
 }

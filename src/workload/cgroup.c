@@ -101,6 +101,8 @@ static bool path_workload(const char *path, struct workload *workload, size_t *e
 			of_user = starts_with(part, "user@");
 			found = !of_user;
 		}
+		if (found || of_user)
+			text_make_printable(workload->name);
 		if (end && (found || (of_user && starts_with(part, "user@"))))
 			*end = (size_t)(part - copy) + len;
 	}
@@ -477,6 +479,7 @@ static void set_path(struct cgroups *cgroups, struct known_cgroup *known, const 
 		known->workload = (struct workload){.kind = WORKLOAD_UNIT};
 		set_text(known->workload.name, unit ? strrchr(path, '/') + 1 : path);
 		cgroup_user_slice(path, &known->workload);
+		text_make_printable(known->workload.name);
 	}
 	find_process(cgroups, known, parent, name);
 }
@@ -721,6 +724,8 @@ void names_replace(struct names *names, const char *source, struct name_entry *e
 	drop_oldest(names);
 	for (size_t i = 0; i < n; i++) {
 		entries[i].source = source;
+		text_make_printable(entries[i].workload.namespace);
+		text_make_printable(entries[i].workload.name);
 		*add_element(&names->entries, &names->n, &names->allocated) = entries[i];
 	}
 	free(entries);

@@ -2,6 +2,7 @@
 #include "workload/netns.h"
 
 #include "base/file.h"
+#include "base/text.h"
 #include "workload/cgroup.h"
 #include "workload/process.h"
 
@@ -208,6 +209,7 @@ struct workload netns_owners_find(const struct netns_owners *owners, uint32_t ne
 
 	if (owner)
 		names_apply(owners->names, &workload);
+	text_make_printable(workload.name);
 	return workload;
 }
 

@@ -3,12 +3,16 @@
 
 import html
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Run, Start, until
-from test_limits import Pod, fixture_pod  # noqa: F401
+from test_limits import Pod, counted, fixture_pod  # noqa: F401
 
 
 def text_of(page: str) -> str:
@@ -54,3 +58,38 @@ def test_a_full_cgroup_and_a_faulty_configuration_are_the_same_in_each_view(agen
             assert all(part in explained for part in parts(finding)), (name, explained)
         row = next(line for line in views["top"].splitlines() if line.split()[:2] == [finding["severity"], finding["slug"]])
         assert not finding["who"] or finding["who"][0]["workload"]["text"] in row, (finding, row)
+
+
+# ESC, BEL, a control character of C1, a right-to-left override, a byte that is not UTF-8
+EVIL = b"evil-\x1b[2J\x07\xc2\x9b\xe2\x80\xae\xff-name"
+
+
+@pytest.mark.quick
+def test_a_name_from_the_kernel_controls_no_reader(agent: Start, run: Run, pod: Pod) -> None:  # noqa: F811
+    one = counted(agent("mode: observe\nlog: json\n"))
+    group = pod.pids.parent.parent / os.fsdecode(EVIL) if pod.pids.parent.name == "kubepods" else pod.pids.parents[3] / os.fsdecode(EVIL)
+    group.mkdir()
+    (group / "pids.max").write_text("40")
+    fork = "import os, time\nfor _ in range(60):\n try:\n  if os.fork() == 0:\n   time.sleep(1000)\n except OSError:\n  pass\nprint('ready', flush=True)\ntime.sleep(1000)\n"
+    program = subprocess.Popen(
+        [sys.executable, "-c", fork], stdout=subprocess.PIPE, preexec_fn=lambda: (group / "cgroup.procs").write_text("0"), start_new_session=True
+    )
+    try:
+        assert program.stdout and program.stdout.readline() == b"ready\n"
+        until(lambda: "-name" in json.dumps([f for f in one.status()["findings"] if f["slug"] == "pids/cgroup"]), "the cgroup is named")
+        answers = {path: one.get(path)[1] for path in ("/metrics", "/", "/?paused", "/v1/status", "/health", "/readyz?verbose")}
+        answers |= {view: run(*view.split()).stdout for view in ("top", "status", "doctor", "status --json", "doctor --json")}
+        answers["log"] = one.log
+    finally:
+        for pid in (group / "cgroup.procs").read_text().split():
+            os.kill(int(pid), 9)
+        program.communicate()
+        until(lambda: not Path(group / "cgroup.procs").read_text(), "its processes have ended")
+        group.rmdir()
+    for name, text in answers.items():
+        assert "-name" in text or name == "/readyz?verbose", (name, text)
+        if text[:1] in "[{":  # what a reader of JSON gets, too
+            text = json.dumps([json.loads(line) for line in text.splitlines()] if name == "log" else json.loads(text), ensure_ascii=False) + text
+            assert "\\u00" not in text, (name, text)
+        bad = re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\udc80-\udcff]", text)
+        assert not bad, (name, bad, text)

@@ -489,7 +489,7 @@ LIST_TEST(a_long_text_is_cut_between_words_and_keeps_its_numbers)
 	finding_message(&fixture->proposal.findings[0], "%s", message);
 	poll_ends(fixture, 1);
 	finding_text(&fixture->list.findings[0], text, sizeof(text));
-	cut = strstr(text, "...; now 40");
+	cut = strstr(text, "…; now 40");
 	assert_non_null(cut);
 	*cut = '\0';
 	cut = strrchr(text, ' ') + 1;
@@ -498,7 +498,7 @@ LIST_TEST(a_long_text_is_cut_between_words_and_keeps_its_numbers)
 	for (size_t size = 40; size < 600; size++) {
 		finding_text(&fixture->list.findings[0], text, size);
 		assert_true(strlen(text) < size);
-		assert_string_equal(text + strlen(text) - 3, "...");
+		assert_string_equal(text + strlen(text) - strlen("…"), "…");
 		text[strlen(text) - 3] = '\0';
 		cut = strrchr(text, ' ') + 1;
 		assert_true(strstr("aio: 90 of 100 requests: größer als die Datei ; now 40", cut));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 
+#include "base/json.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -15,8 +16,9 @@ TEST(foreign_text_cannot_steer_a_terminal)
 		{"a\nb\rc\td\177", "a?b?c?d?"},
 		{"\23331m", "?31m"}, /* CSI as a byte that is not UTF-8 */
 		{"M\xc3\xbcller \xe2\x82\xac", "M\xc3\xbcller \xe2\x82\xac"},
-		{"a\u202eb\u2066c", "a???b???c"}, /* right to left */
+		{"a\u202eb\u2066c", "a?b?c"}, /* right to left */
 		{"cut \xe2\x82", "cut ??"},
+		{"\xc2\x9b\xe2\x80\xa8\xf0\x9f\x98\x80", "??\xf0\x9f\x98\x80"},
 		{"", ""},
 	};
 
@@ -27,6 +29,16 @@ TEST(foreign_text_cannot_steer_a_terminal)
 		text_make_printable(text);
 		assert_string_equal(text, cases[i].printed);
 	}
+}
+
+TEST(the_lines_of_a_document_stay_lines_whatever_is_replaced)
+{
+	cJSON *document = cJSON_Parse("{\"keep\": \"a\u202eb\\nc\u2066\\n\", \"x\": \"a\\nb\"}");
+
+	json_make_lines_printable(document, "keep");
+	assert_string_equal(json_text_at(document, "keep"), "a?b\nc?\n");
+	assert_string_equal(json_text_at(document, "x"), "a?b");
+	cJSON_Delete(document);
 }
 
 TEST(disks_are_decimal_memory_is_binary_and_other_units_have_no_prefix)

@@ -212,7 +212,7 @@ static void make_html(const char *text, char *out, size_t size)
 		['>'] = "&gt;",
 		['"'] = "&quot;",
 		['\''] = "&#39;",
-		['\33'] = UTF8_REPLACEMENT};
+		['\33'] = "?"};
 
 	out[0] = '\0';
 	for (; *text; text++)

@@ -307,6 +307,7 @@ static void name_scope(const char *text, struct workload *workload)
 	snprintf(workload->name, sizeof(workload->name), "%.*s",
 		(int)(end - begin) + (int)strlen(".scope"), begin);
 	cgroup_user_slice(text, workload);
+	text_make_printable(workload->name);
 }
 
 static bool name_process(const struct host *host, uint32_t pid, struct workload *workload)
@@ -624,6 +625,7 @@ static bool find_cgroup(const struct host *host, uint32_t pid, struct instance *
 	if (!path[1])
 		return false;
 	snprintf(instance->name, SETTING_PATH_MAX, "%s%s", mount, path);
+	text_make_printable(instance->name);
 	snprintf(line, sizeof(line), "0::%s\n", path);
 	if (!cgroup_file_workload(line, &instance->owner))
 		name_scope(line, &instance->owner);
