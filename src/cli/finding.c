@@ -115,24 +115,42 @@ static void write_users(const cJSON *finding, char *text, size_t size)
 	}
 }
 
-/* Columns of a live row for the users, and for the rest. */
-#define USERS_MIN 30
-#define TEXT_MIN  12
+/* Columns of a live row for the instance, for the users, and for the rest. */
+#define INSTANCE_MAX 24
+#define USERS_MIN    30
+#define TEXT_MIN     12
+
+/* One line, whose texts are shortened. The first user has room, whatever the message is. */
+static void draw_brief(
+	struct screen *screen, const char *instance, const char *text, const char *users)
+{
+	char brief[1024];
+	int room;
+
+	draw(screen, COLOR_NONE, "  ");
+	if (instance[0])
+		draw(screen, COLOR_NONE, "%s  ",
+			shorten(instance, INSTANCE_MAX, brief, sizeof(brief)));
+	room = screen->width - screen->column -
+	       (users[0] ? 2 + MIN(text_width(users), USERS_MIN) : 0);
+	draw(screen, COLOR_NONE, "%s", shorten(text, MAX(room, TEXT_MIN), brief, sizeof(brief)));
+	room = screen->width - screen->column - 2;
+	if (users[0])
+		draw(screen, COLOR_NONE, "  %s",
+			shorten(users, MAX(room, 0), brief, sizeof(brief)));
+	draw(screen, COLOR_NONE, "\n");
+}
 
 void draw_finding_row(struct screen *screen, const cJSON *finding)
 {
 	const char *word = finding_word(finding), *until = json_text_at(finding, "until");
 	const char *instance = finding_instance(finding);
 	double times = json_number_at(finding, "times");
-	char text[1024], users[1024], brief[1024];
-	int room = INT_MAX;
+	char text[1024], users[1024];
 
 	draw(screen, COLOR_NONE, "  ");
 	draw(screen, color_of(word), "%-9s", word);
-	draw(screen, COLOR_BOLD, "%s  ", json_text_at(finding, "slug"));
-	if (instance[0])
-		draw(screen, COLOR_NONE, "%s  ",
-			shorten(instance, screen->live ? 24 : INT_MAX, brief, sizeof(brief)));
+	draw(screen, COLOR_BOLD, "%s", json_text_at(finding, "slug"));
 	write_use(finding, text, sizeof(text));
 	if (times > 0)
 		text_append(
@@ -140,15 +158,9 @@ void draw_finding_row(struct screen *screen, const cJSON *finding)
 	if (strlen(until) > 16)
 		text_append(text, sizeof(text), "  until %.5s", until + 11);
 	write_users(finding, users, sizeof(users));
-	/* The first user has room, whatever the message is. */
 	if (screen->live)
-		room = screen->width - screen->column -
-		       (users[0] ? 2 + MIN(text_width(users), USERS_MIN) : 0);
-	draw(screen, COLOR_NONE, "%s", shorten(text, MAX(room, TEXT_MIN), brief, sizeof(brief)));
-	if (screen->live)
-		room = screen->width - screen->column - 2;
-	if (users[0])
-		draw(screen, COLOR_NONE, "  %s",
-			shorten(users, MAX(room, 0), brief, sizeof(brief)));
-	draw(screen, COLOR_NONE, "\n");
+		draw_brief(screen, instance, text, users);
+	else
+		draw_wrapped(screen, 6, "  %s%s%s%s%s", instance, instance[0] ? "  " : "", text,
+			users[0] ? "  " : "", users);
 }

@@ -3,10 +3,14 @@
 
 #include "base/task.h"
 #include "report/incidents.h"
+#include "tuners/table.h"
 
-#define COLUMNS   48 /* the width of a line of sparks */
+#define COLUMNS   48 /* the most of a line of sparks */
+#define NAME_MIN  22
 #define ROWS_MAX  12
 #define USERS_MAX 8
+#define USER_MIN  30 /* columns of their names */
+#define NUMBER    11 /* the width of a column of numbers */
 
 #define DIRECTORY_MAX (PATH_MAX + sizeof(INCIDENTS_DIRECTORY))
 
@@ -56,6 +60,9 @@ static int print_list(cJSON *list)
 
 		duration_text(json_number_at(row, "seconds"), took);
 		draw(&screen, COLOR_BOLD, "%s", json_text_at(row, "id"));
+		/* A state beside an id as long as the line would wrap within its words. */
+		if (screen.column + 2 + text_width(state) + 2 + text_width(took) > screen.width)
+			draw(&screen, COLOR_NONE, "\n  ");
 		draw(&screen, streq(state, "complete") ? COLOR_FAINT : COLOR_WARNING, "  %s, %s\n",
 			state, took);
 		draw_paragraph(&screen, 4, json_text_at(row, "text"));
@@ -63,14 +70,14 @@ static int print_list(cJSON *list)
 	if (cJSON_GetArraySize(json_at(list, "incidents")) == 0)
 		puts("No incidents are recorded.");
 	cJSON_ArrayForEach (row, json_at(list, "not_recorded"))
-		draw(&screen, COLOR_NONE, "%s: %.0f more of %s are not recorded: %s\n",
+		draw_wrapped(&screen, 2, "%s: %.0f more of %s are not recorded: %s",
 			json_text_at(row, "day"), json_number_at(row, "count"),
 			json_text_at(row, "object"), json_text_at(row, "why"));
 	return EXIT_OK;
 }
 
 struct spark {
-	const char *name;
+	const char *name, *unit;
 	double least, most, max, first_hits, hits;
 	double columns[COLUMNS]; /* the largest use; negative: unknown */
 	double last;
@@ -98,25 +105,28 @@ static void add_use(const struct sparks *all, struct spark *spark, double t, dou
 
 static void add_row(struct sparks *all, const cJSON *row, double t)
 {
-	const cJSON *max = cJSON_GetArrayItem(row, 1), *hits = cJSON_GetArrayItem(row, 2);
+	const cJSON *max = json_at(row, "1"), *hits = json_at(row, "2");
 	struct spark *spark = NULL;
 
+	if (!row->string)
+		return;
 	for (size_t i = 0; i < all->n && !spark; i++)
 		if (streq(all->rows[i].name, row->string))
 			spark = &all->rows[i];
 	if (!spark) {
 		spark = add_element(&all->rows, &all->n, &all->allocated);
 		spark->name = row->string;
+		spark->unit = "";
 		spark->least = 1e300;
 		spark->last = -1;
 		for (int i = 0; i < COLUMNS; i++)
 			spark->columns[i] = -1;
-		spark->first_hits = hits ? hits->valuedouble : 0;
+		spark->first_hits = json_number_at(hits, "");
 	}
 	if (max)
-		spark->max = max->valuedouble;
+		spark->max = json_number_at(max, "");
 	if (hits)
-		spark->hits = hits->valuedouble;
+		spark->hits = json_number_at(hits, "");
 	add_use(all, spark, t, json_number_at(row, "0"));
 }
 
@@ -143,51 +153,90 @@ static struct sparks read_sparks(const cJSON *lines)
 	return all;
 }
 
-static void draw_spark(struct screen *screen, const struct spark *spark)
+/* Returns the largest use of those that a column of a narrow screen stands for. */
+static double use_in(const struct spark *spark, int column, int columns)
+{
+	double used = -1;
+
+	for (int i = column * COLUMNS / columns; i < (column + 1) * COLUMNS / columns; i++)
+		used = MAX(used, spark->columns[i]);
+	return used;
+}
+
+/* The numbers stand beside the line, or below it. */
+static void draw_numbers(struct screen *screen, int indent, const struct spark *spark)
+{
+	char least[AMOUNT_MAX], most[AMOUNT_MAX], max[AMOUNT_MAX], text[3 * AMOUNT_MAX + 64];
+
+	snprintf(text, sizeof(text), "%s to %s", bare_amount_text(spark->least, spark->unit, least),
+		bare_amount_text(spark->most, spark->unit, most));
+	if (spark->max > 0)
+		text_append(text, sizeof(text), " of %s",
+			bare_amount_text(spark->max, spark->unit, max));
+	if (spark->hits > spark->first_hits)
+		text_append(text, sizeof(text), ", %.0f hits", spark->hits - spark->first_hits);
+	if (screen->column + 2 + text_width(text) > screen->width)
+		draw(screen, COLOR_NONE, "\n%*s", indent - 2, "");
+	draw(screen, COLOR_NONE, "  ");
+	draw_wrapped(screen, indent, "%s", text);
+}
+
+static void draw_spark(struct screen *screen, const struct spark *spark, int name_width)
 {
 	static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 	double top = spark->max > 0 ? spark->max : MAX(spark->most, 1.0);
+	int columns = MAX(MIN(screen->width - name_width - 3, COLUMNS), COLUMNS / 4);
 
-	draw(screen, COLOR_NONE, "  %-22s ", spark->name);
-	for (int i = 0; i < COLUMNS; i++) {
-		double share = MIN(spark->columns[i] / top, 1.0);
+	draw(screen, COLOR_NONE, "  %-*s ", name_width, spark->name);
+	for (int i = 0; i < columns; i++) {
+		double used = use_in(spark, i, columns), share = MIN(used / top, 1.0);
 		enum color color = share >= 0.95  ? COLOR_BAD
 				   : share >= 0.8 ? COLOR_WARNING
 						  : COLOR_GOOD;
 
-		if (spark->columns[i] < 0)
+		if (used < 0)
 			draw(screen, COLOR_NONE, " ");
 		else
 			draw(screen, color, "%s", blocks[(int)(share * 7.99)]);
 	}
-	draw(screen, COLOR_NONE, "  %.0f to %.0f", spark->least, spark->most);
-	if (spark->max > 0)
-		draw(screen, COLOR_NONE, " of %.0f", spark->max);
-	if (spark->hits > spark->first_hits)
-		draw(screen, COLOR_BAD, ", %.0f hits", spark->hits - spark->first_hits);
-	draw(screen, COLOR_NONE, "\n");
+	draw_numbers(screen, name_width + 3, spark);
 }
 
-static void draw_sparks(struct screen *screen, const cJSON *lines, const char *object)
+/* The limit of the incident comes first; others must have changed. */
+static bool is_drawn(const struct spark *spark, const char *object, bool first)
 {
+	bool is_object = streq(spark->name, object);
+	bool moved = spark->most - spark->least >= 0.05 * MAX(spark->max, 1.0) ||
+		     spark->hits > spark->first_hits;
+
+	return is_object == first && (is_object || moved);
+}
+
+static void draw_sparks(struct screen *screen, const cJSON *lines, const cJSON *limit)
+{
+	const char *object = json_text_at(limit, "name");
 	struct sparks all = read_sparks(lines);
-	int shown = 0;
+	int shown = 0, width = NAME_MIN;
 
 	draw(screen, COLOR_BOLD, "\nLimits");
 	draw(screen, COLOR_FAINT, "  from %.0f s before to %.0f s after\n", -all.first,
 		all.seconds + all.first);
-	for (int pass = 0; pass < 2; pass++)
-		for (size_t i = 0; i < all.n && shown < ROWS_MAX; i++) {
-			const struct spark *spark = &all.rows[i];
-			bool concerned = streq(spark->name, object);
-			bool moved = spark->most - spark->least >= 0.05 * MAX(spark->max, 1.0) ||
-				     spark->hits > spark->first_hits;
+	for (size_t i = 0; i < all.n; i++) {
+		struct spark *spark = &all.rows[i];
+		const struct limit_row *row = limit_row_find(spark->name);
 
-			if (concerned != (pass == 0) || !(concerned || moved))
-				continue;
-			draw_spark(screen, spark);
-			shown++;
-		}
+		spark->unit = streq(spark->name, object) ? json_text_at(limit, "unit")
+			      : row                      ? row->unit
+							 : "";
+		if (is_drawn(spark, object, true) || is_drawn(spark, object, false))
+			width = MAX(width, text_width(spark->name));
+	}
+	for (int pass = 0; pass < 2; pass++)
+		for (size_t i = 0; i < all.n && shown < ROWS_MAX; i++)
+			if (is_drawn(&all.rows[i], object, pass == 0)) {
+				draw_spark(screen, &all.rows[i], width);
+				shown++;
+			}
 	if (shown == 0)
 		draw(screen, COLOR_NONE, "  none changed by 5 %% or was reached\n");
 	free(all.rows);
@@ -203,35 +252,79 @@ static double use_of(const cJSON *users, const char *name)
 	return -1;
 }
 
-static void draw_users(struct screen *screen, const cJSON *incident, const cJSON *lines)
+/* The lists of users before, at and after the trigger. */
+struct users {
+	const cJSON *when[3];
+	const cJSON *rows[USERS_MAX]; /* each user once, those at the trigger first */
+	int n, width;                 /* of the names */
+};
+
+static struct users read_users(const cJSON *incident, const cJSON *lines)
 {
-	const cJSON *when[] = {json_at(incident, "before"), json_at(incident, "top"), NULL};
+	struct users users = {
+		.when = {json_at(incident, "before"), json_at(incident, "top")}, .width = USER_MIN};
 	const cJSON *line, *user;
-	int shown = 0;
 
 	cJSON_ArrayForEach (line, lines)
 		if (json_at(line, "top"))
-			when[2] = json_at(line, "top");
-	if (!when[0] && !when[1] && !when[2])
-		return;
-	draw(screen, COLOR_BOLD, "\nLargest users");
-	draw(screen, COLOR_FAINT, "%31s %11s %11s\n", "before", "at", "after");
-	for (int i = 1; i < 4; i++) /* those at the trigger first */
-		cJSON_ArrayForEach (user, when[i % 3]) {
-			const char *name = json_text_at(user, "0"),
-				   *detail = json_text_at(user, "2");
+			users.when[2] = json_at(line, "top");
+	for (int i = 1; i < 4; i++)
+		cJSON_ArrayForEach (user, users.when[i % 3]) {
+			const char *name = json_text_at(user, "0");
 
-			if ((i >= 2 && use_of(when[1], name) >= 0) ||
-				(i >= 3 && use_of(when[2], name) >= 0) || shown++ >= USERS_MAX)
+			if ((i >= 2 && use_of(users.when[1], name) >= 0) ||
+				(i >= 3 && use_of(users.when[2], name) >= 0) ||
+				users.n == USERS_MAX)
 				continue;
-			draw(screen, COLOR_NONE, "  %-30s", name);
-			for (int k = 0; k < 3; k++)
-				if (use_of(when[k], name) >= 0)
-					draw(screen, COLOR_NONE, " %11.0f", use_of(when[k], name));
-				else
-					draw(screen, COLOR_FAINT, " %11s", "-");
-			draw(screen, COLOR_NONE, "%s%s\n", detail[0] ? "  " : "", detail);
+			users.rows[users.n++] = user;
+			users.width = MAX(users.width, text_width(name));
 		}
+	return users;
+}
+
+/* A name that is too long for its column, and a detail that does not fit, have lines of their own.
+ */
+static void draw_user(
+	struct screen *screen, const struct users *users, const cJSON *user, const char *unit)
+{
+	const char *name = json_text_at(user, "0"), *detail = json_text_at(user, "2");
+	char amount[AMOUNT_MAX];
+
+	draw(screen, COLOR_NONE, "  ");
+	if (text_width(name) > users->width) {
+		draw_wrapped(screen, 2, "%s", name);
+		draw(screen, COLOR_NONE, "%*s", 2 + users->width, "");
+	} else {
+		draw(screen, COLOR_NONE, "%s%*s", name, users->width - text_width(name), "");
+	}
+	for (int i = 0; i < 3; i++) {
+		double used = use_of(users->when[i], name);
+
+		draw(screen, used >= 0 ? COLOR_NONE : COLOR_FAINT, " %*s", NUMBER,
+			used >= 0 ? bare_amount_text(used, unit, amount) : "-");
+	}
+	if (detail[0] && screen->column + 2 + text_width(detail) > screen->width)
+		draw(screen, COLOR_NONE, "\n  ");
+	if (detail[0])
+		draw(screen, COLOR_NONE, "  ");
+	draw_wrapped(screen, 4, "%s", detail);
+}
+
+static void draw_users(struct screen *screen, const cJSON *incident, const cJSON *lines)
+{
+	static const char heading[] = "Largest users";
+	struct users users = read_users(incident, lines);
+	const int room = screen->width - 2 - 3 * (NUMBER + 1);
+
+	if (!users.when[0] && !users.when[1] && !users.when[2])
+		return;
+	users.width = MAX(MIN(users.width, room), USER_MIN / 2);
+	draw(screen, COLOR_BOLD, "\n%s", heading);
+	draw(screen, COLOR_FAINT, "%*s%*s %*s %*s\n",
+		MAX(3 + users.width - (int)strlen(heading), 1), "", NUMBER, "before", NUMBER, "at",
+		NUMBER, "after");
+	for (int i = 0; i < users.n; i++)
+		draw_user(screen, &users, users.rows[i], json_text_at(incident, "limit/unit"));
 }
 
 static int by_time(const void *a, const void *b)
@@ -316,9 +409,9 @@ static int print_one(cJSON *document)
 		text = json_text_at(incident, "text");
 	draw(&screen, COLOR_BOLD, "%s  ", json_text_at(incident, "at"));
 	draw_wrapped(&screen, 22, "%s", text);
-	draw(&screen, COLOR_FAINT, "node %s, headroom %s, %s\n", json_text_at(incident, "node"),
+	draw_wrapped(&screen, 2, "node %s, headroom %s, %s", json_text_at(incident, "node"),
 		json_text_at(incident, "version"), state);
-	draw_sparks(&screen, lines, json_text_at(incident, "limit/name"));
+	draw_sparks(&screen, lines, json_at(incident, "limit"));
 	draw_users(&screen, incident, lines);
 	draw_timeline(&screen, lines);
 	if (json_text_at(incident, "breaks")[0]) {

@@ -286,19 +286,23 @@ void draw_wrapped(struct screen *screen, int indent, const char *format, ...)
 	va_start(args, format);
 	must_do(vasprintf(&text, format, args) >= 0);
 	va_end(args);
+	/* A line breaks at blanks, which are not drawn at its begin and at the end of the text. */
 	for (const char *word = text; *word;) {
-		size_t len = strcspn(word, " ");
+		const char *before = word;
+		size_t blanks = strspn(word, " "), len = strcspn(word + blanks, " ");
+		bool breaks = blanks > 0 && len > 0 && screen->column > MIN(begin, indent);
 
-		if (screen->column > begin &&
-			screen->column + 1 + columns_of(word, len) > screen->width) {
+		word += blanks;
+		if (breaks &&
+			screen->column + (int)blanks + columns_of(word, len) > screen->width) {
 			draw(screen, COLOR_NONE, "\n");
 			draw(screen, COLOR_NONE, "%*s", indent, "");
 			begin = indent;
-		} else if (screen->column > begin) {
-			put(screen, " ", 1);
+		} else if (breaks) {
+			put(screen, before, blanks);
 		}
 		put(screen, word, len);
-		word += len + (word[len] == ' ');
+		word += len;
 	}
 	put(screen, "\n", 1);
 }

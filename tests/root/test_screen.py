@@ -375,6 +375,59 @@ def test_tables_in_a_pipe_wrap_at_columns_and_lose_nothing(serve: Serve, run: Ru
     assert pull["image"] in narrow or pull["image"] in run("top", "pulls", env={"COLUMNS": "70"}).stdout
 
 
+USER = {**workload("pod shop/a-rather-long-name-of-a-pod-7d9c5b6f4-x2x4z"), "used": 20.5e9, "share": 0.95, "detail": "process 4321 (java)", "text": "pod"}
+FINDING = {
+    "slug": "filesystem/root/bytes", "id": "filesystem/root/bytes@filesystem:/", "severity": "critical", "condition": "LimitReached", "reason": "x",
+    "instance": {"kind": "filesystem", "name": "/", "id": "", "text": "/var/lib/containers/storage of unit crio.service"},
+    "used": 97.7e9, "max": 97.8e9, "unit": "bytes", "times": 120, "happens": "refused", "until": None, "who": [USER, USER], "who_known": True,
+}  # fmt: skip
+
+
+def neighbors() -> dict[str, Any]:
+    row = {"at": "2024-05-01T12:00:00Z", "workload": USER["workload"], "address": "10.0.0.7", "device": "eth0", "was": "02:00:00:00:00:01", "is": "02:00:00:00:00:02"}
+    return {"conflicts": [row], "refused": [row], "entries": 3, "not_counted": {"conflicts": 12345678, "entries": 12345678, "requests": 1234567}}
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_top_with_problems_and_users_wraps_in_a_pipe(serve: Serve, run: Run, columns: int) -> None:
+    serve({**STATUS, "limits": [{**LIMIT, "top": [USER]}], "findings": [FINDING, FINDING], **dns(SERVER, SILENT), "neighbor": neighbors()})
+    for topic in ((), ("neighbor",), ("dns",)):
+        narrow = run("top", *topic, env={"COLUMNS": str(columns)}).stdout
+        assert [line for line in narrow.splitlines() if len(line) > columns] == [], narrow
+        assert not re.search(r" $", narrow, re.M), narrow
+        if not topic:
+            row = f"{FINDING['instance']['text']} 97.7 GB/97.8 GB 120 refused {USER['workload']['text']}, {USER['detail']} 95 %"
+            assert row in " ".join(narrow.split()), narrow
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_incidents_wrap_in_a_pipe_and_have_the_amounts_of_other_views(run: Run, directory: Path, columns: int) -> None:
+    place = directory / "state/incidents"
+    place.mkdir(parents=True)
+    ident = "20260101T000000Z-filesystem-root-bytes-filesystem--"
+    name = USER["workload"]["text"]
+    users = [[name, 20.5e9, "process 4321 (java)"], ["host", 1e6]]
+    limit = {"name": "filesystem/root/bytes", "unit": "bytes", "used": 97.7e9, "max": 97793294336, "hits": 0}
+    text = "filesystem/root/bytes: 97.7 GB of 97.8 GB, " + "words that wrap " * 12
+    lines: list[dict[str, Any]] = [
+        {"schema": 1, "id": ident, "at": "2026-01-01T00:00:00Z", "text": text, "limit": limit, "top": users, "before": users[1:], "node": "a-node-name-" * 4, "version": "1"},
+        *({"t": t, "rows": {limit["name"]: [13987155968 + t * 1e8, limit["max"], 7 + t], "pids": [t, 100, 0]}} for t in range(60)),
+        {"t": 61, "event": text, "level": "warning"},
+        {"t": 62, "end": "quiet", "text": text, "top": users},
+    ]
+    (place / f"{ident}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for command in (("incidents", ident), ("incidents",)):
+        wide, narrow = (run(*command, env={"COLUMNS": str(width)}).stdout for width in (1000, columns))
+        assert max(map(len, narrow.splitlines())) <= columns, narrow
+        assert not re.search(r" $", wide + narrow, re.M), narrow
+        assert re.sub("[▁-█]+", "", narrow).split() == re.sub("[▁-█]+", "", wide).split(), narrow
+    shown = run("incidents", ident).stdout
+    assert "14.0 GB to 19.9 GB of 97.8 GB, 59 hits" in shown and "0 to 59 of 100" in shown, shown
+    assert re.search(re.escape(name) + r" +- +20.5 GB +20.5 GB  process 4321", shown), shown
+
+
 @pytest.mark.apart
 def test_a_live_view_scrolls_filters_and_lists_its_keys(serve: Serve, directory: Path) -> None:
     serve({**STATUS, "limits": limits(40)})
