@@ -471,6 +471,8 @@ int client_call(const char *socket_path, const char *address, bool post, const c
 
 	if (r == 0)
 		*body = cJSON_Parse(text ? text : "");
+	if (r == 0 && !cJSON_IsObject(*body))
+		cJSON_Delete(steal(*body));
 	return r;
 }
 
@@ -554,7 +556,7 @@ int node_documents(const struct cli *cli, struct cli_config given, bool watch, c
 		fputs(text ? text : "", metrics);
 	}
 	if (!answer)
-		return cli_fail("agent", "the answer is not JSON");
+		return cli_fail("agent", "the answer is no JSON object");
 	json_make_lines_printable(answer, "keep");
 	*status = steal(answer);
 	return EXIT_OK;

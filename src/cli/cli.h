@@ -116,8 +116,8 @@ struct config *cli_load_config(const struct cli *cli, bool *faulty);
 /*
  * Sends a request to the running agent, over its unix socket or, if socket_path is NULL, over TCP
  * to address ("127.0.0.1:19810"). Returns 0 with the HTTP status and the JSON document, which the
- * caller deletes (NULL if the answer is not JSON). -ENOTCONN: no agent answers. -EACCES: the caller
- * may not use the socket. -ETIMEDOUT.
+ * caller deletes (NULL if the answer is no JSON object). -ENOTCONN: no agent answers. -EACCES: the
+ * caller may not use the socket. -ETIMEDOUT.
  */
 int client_call(const char *socket_path, const char *address, bool post, const char *path,
 	cJSON **body, long *status);

@@ -68,13 +68,16 @@ static void add_findings(struct doctor *doctor, const cJSON *status)
 
 	cJSON_ArrayForEach (finding, json_at(status, "findings")) {
 		const char *slug = json_text_at(finding, "slug");
+		cJSON *entry =
+			cJSON_IsObject(finding) ? must(cJSON_Duplicate(finding, true)) : NULL;
 		enum entry_kind kind = has_name(json_at(status, "limits"), slug) ? ENTRY_LIMIT
 				       : has_name(json_at(status, "settings"), slug)
 					       ? ENTRY_SETTING
 					       : ENTRY_CONDITION;
 
-		add_entry(doctor, must(cJSON_Duplicate(finding, true)), slug,
-			entry_kind_names[kind], status_of(finding_word(finding)));
+		if (entry)
+			add_entry(doctor, entry, slug, entry_kind_names[kind],
+				status_of(finding_word(finding)));
 	}
 }
 
@@ -177,7 +180,7 @@ static unsigned held_by_of_sysctl(const cJSON *status)
 		if (streq(json_text_at(tuner, "name"), sysctl_tuner.name))
 			cJSON_ArrayForEach (name, json_at(tuner, "held_by"))
 				for (unsigned held = 1; held < HELD_BY_END; held <<= 1)
-					if (streq(name->valuestring, held_by_name(held)))
+					if (streq(json_text_at(name, ""), held_by_name(held)))
 						held_by |= held;
 	return held_by;
 }
@@ -256,7 +259,7 @@ void doctor_verdict(const cJSON *document, char *text, size_t size)
 				n == 1 ? parts[i].singular : parts[i].plural);
 	}
 	cJSON_ArrayForEach (tuner, json_at(document, "released")) {
-		text_append(text, size, "%s%s", between, tuner->valuestring);
+		text_append(text, size, "%s%s", between, json_text_at(tuner, ""));
 		between = ", ";
 	}
 	if (between[0] == ',')
@@ -280,7 +283,7 @@ static bool is_ignored(const cJSON *ignore, const char *name)
 	const cJSON *item;
 
 	cJSON_ArrayForEach (item, ignore)
-		if (fnmatch(item->valuestring, name, 0) == 0)
+		if (fnmatch(json_text_at(item, ""), name, 0) == 0)
 			return true;
 	return false;
 }

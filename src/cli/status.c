@@ -657,6 +657,22 @@ static const struct column *sort_rows(const struct table_view *view, cJSON *rows
 	return c;
 }
 
+/* Draws lines of notes. In a pipe they wrap; a live screen cuts them. */
+static void draw_lines(struct screen *screen, const char *text)
+{
+	for (size_t len; *text; text += len + (text[len] == '\n')) {
+		const size_t blanks = strspn(text, " ");
+
+		len = strcspn(text, "\n");
+		draw(screen, COLOR_NONE, "%*s", (int)blanks, "");
+		if (screen->live || blanks > len)
+			draw(screen, COLOR_NONE, "%.*s\n", (int)(len - blanks), text + blanks);
+		else
+			draw_wrapped(screen, (int)blanks + 2, "%.*s", (int)(len - blanks),
+				text + blanks);
+	}
+}
+
 /* Prints the table of a tuner with the lines below each row, as far as the screen has room. */
 static void print_table(struct screen *screen, const struct tuner_ops *ops,
 	const struct table_view *view, cJSON *status, unsigned sort_column)
@@ -678,10 +694,12 @@ static void print_table(struct screen *screen, const struct tuner_ops *ops,
 	draw(screen, COLOR_NONE, "\n");
 	if (!cJSON_IsObject(document)) {
 		cJSON_ArrayForEach (item, json_at(status, "tuners"))
-			if (streq(json_text_at(item, "name"), ops->name))
-				draw(screen, COLOR_NONE, "  %s%s%s\n", json_text_at(item, "state"),
+			if (streq(json_text_at(item, "name"), ops->name)) {
+				draw(screen, COLOR_NONE, "  ");
+				draw_wrapped(screen, 4, "%s%s%s", json_text_at(item, "state"),
 					json_text_at(item, "why")[0] ? ": " : "",
 					json_text_at(item, "why"));
+			}
 		return;
 	}
 	print_row(screen, &layout, NULL);
@@ -712,7 +730,7 @@ static void print_table(struct screen *screen, const struct tuner_ops *ops,
 		draw(screen, COLOR_NONE, "  %s\n", view->empty);
 	text[0] = '\0';
 	view->write_notes(document, text, sizeof(text));
-	draw(screen, COLOR_NONE, "%s", text);
+	draw_lines(screen, text);
 }
 
 static bool has_table(const struct tuner_ops *ops)
@@ -833,10 +851,12 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 			snprintf(text, sizeof(text), "%s%s%s", json_text_at(user, "workload/text"),
 				detail[0] ? ", " : "", detail);
 			draw(screen, COLOR_NONE, "%10s  ", bare_amount_text(used, unit, amount));
-			draw(screen, COLOR_NONE, "%s\n",
-				shorten(text,
-					screen->live ? screen->width - screen->column : INT_MAX,
-					brief, sizeof(brief)));
+			if (screen->live)
+				draw(screen, COLOR_NONE, "%s\n",
+					shorten(text, screen->width - screen->column, brief,
+						sizeof(brief)));
+			else
+				draw_wrapped(screen, 6, "%s", text);
 		}
 		if (!topic->name || topic->tuner)
 			continue;
@@ -909,7 +929,7 @@ static void render_top(struct screen *screen, void *data)
 	print_rows(screen, topic, json_at(view->status, "findings"));
 	if (!topic->tuner || !has_table(topic->tuner))
 		print_limits(screen, topic, view->status);
-	draw(screen, COLOR_NONE, "%s", view->counted);
+	draw_lines(screen, view->counted);
 	if (!topic->name)
 		draw(screen, COLOR_NONE, "\n");
 	print_tables(screen, topic, view->status, view->sort_column);
@@ -1015,7 +1035,7 @@ static cJSON *images_document(const cJSON *images)
 	cJSON *root = cJSON_CreateObject();
 
 	json_number(root, "schema", 1);
-	json_adopt(root, "images", must(cJSON_Duplicate(images, true)));
+	json_copy(root, "images", images);
 	return root;
 }
 
@@ -1055,8 +1075,8 @@ cJSON *version_document(const cJSON *status)
 		json_array(root, "tuners");
 		return root;
 	}
-	json_adopt(root, "agent", must(cJSON_Duplicate(json_at(status, "node"), true)));
-	json_adopt(root, "tuners", must(cJSON_Duplicate(json_at(status, "tuners"), true)));
+	json_copy(root, "agent", json_at(status, "node"));
+	json_copy(root, "tuners", json_at(status, "tuners"));
 	return root;
 }
 

@@ -58,7 +58,7 @@ APART = {
     f"test_{name}"
     for name in (
         "containerd_config", "crio", "dns_bpf", "field", "images", "images_archives", "images_kills", "images_pin", "images_runtime", "images_waves", "kill_files", "odd_files",
-        "package", "quickstart", "restart", "restore_plan", "resume", "runtime", "runtime_faults", "runtime_mirrors", "runtime_pulls", "runtime_registries", "screen",
+        "other_versions", "package", "quickstart", "restart", "restore_plan", "resume", "runtime", "runtime_faults", "runtime_mirrors", "runtime_pulls", "runtime_registries", "screen",
     )
 }  # fmt: skip
 ALONE = "ROOT_TESTS_APART"  # in the environment of all processes of a run that has only such tests

@@ -7,7 +7,7 @@ prints is in the schema.
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import jsonschema
 
@@ -35,3 +35,65 @@ def faults(kind: str, document: Any) -> list[str]:
     resolver = jsonschema.RefResolver(BASE + kind + ".json", schema, store=CLOSED)
     errors = jsonschema.Draft7Validator(schema, resolver=resolver).iter_errors(document)
     return [f"{kind}: {'/'.join(map(str, error.absolute_path))}: {error.message[:300]}" for error in errors]
+
+
+def example(schema: Any, file: str) -> Any:
+    """A document with each member of a schema."""
+    if "$ref" in schema:
+        name, _, pointer = schema["$ref"].partition("#")
+        found: Any = SCHEMA[Path(name).stem if name else file]
+        for key in filter(None, pointer.split("/")):
+            found = found[key]
+        return example(found, Path(name).stem if name else file)
+    if "anyOf" in schema:
+        return example(schema["anyOf"][0], file)
+    if "const" in schema or "enum" in schema:
+        return schema.get("const", schema.get("enum", [""])[0])
+    kind = schema.get("type", "string")
+    kind = kind if isinstance(kind, str) else kind[0]
+    if kind == "object":
+        members = {name: example(value, file) for name, value in schema.get("properties", {}).items()}
+        more = schema.get("additionalProperties")
+        return {**members, **({"some": example(more, file)} if isinstance(more, dict) else {})}
+    if kind == "array":
+        items = schema.get("items", {})
+        return [example(item, file) for item in (items if isinstance(items, list) else [items])]
+    text = "2024-05-01T12:00:00Z" if "pattern" in schema else "text"
+    return {"number": 3, "integer": 3, "boolean": True, "null": None}.get(kind, text)
+
+
+MISSING = object()
+OTHERS = (MISSING, None, -7, 1e300, "no-such-word", "", [1], {"a": 1}, [], {})
+
+
+def places(document: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of each member of a document."""
+    members = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    for key, value in members:
+        yield (*at, key)
+        yield from places(value, (*at, key))
+
+
+def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """A copy whose member at this path has another value, or is missing."""
+    if not path:
+        return value
+    copy = dict(document) if isinstance(document, dict) else list(document)
+    if value is MISSING and len(path) == 1:
+        del copy[path[0]]
+    else:
+        copy[path[0]] = changed(copy[path[0]], path[1:], value)
+    return copy
+
+
+def mutated(document: Any) -> Iterator[Any]:
+    """Documents of a program of another version: in each, one member of each part is another one."""
+    parts = {key: list(places(document[key], (key,))) for key in document}
+    for value in OTHERS:
+        yield {} if value is MISSING else dict.fromkeys(document, value)
+        for at in range(max(map(len, parts.values()))):
+            one = document
+            for paths in parts.values():
+                if at < len(paths):
+                    one = changed(one, paths[at], value)
+            yield one
