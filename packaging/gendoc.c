@@ -623,57 +623,69 @@ static void put_tuner_words(FILE *out)
 		fprintf(out, "%s%s", i > 0 ? " " : "", tuner_table[i]->name);
 }
 
-/* Returns whether an earlier limit begins with the same part: of inotify/watches, inotify. */
-static bool is_repeated(const struct help_entry *entries, size_t at, size_t len)
+/* Words of a completion, each once. */
+struct words {
+	char **words;
+	size_t n, allocated;
+	bool (*accepts)(const char *word); /* NULL: all */
+};
+
+/* Leaves out words that a shell would split. */
+static void add_word(void *data, const char *word)
 {
-	for (size_t i = 0; i < at; i++)
-		if (entries[i].kind == ENTRY_LIMIT && strcspn(entries[i].name, "/") == len &&
-			strncmp(entries[i].name, entries[at].name, len) == 0)
-			return true;
-	return false;
+	struct words *words = data;
+
+	if (!word[0] || strpbrk(word, "' ") || (words->accepts && !words->accepts(word)))
+		return;
+	for (size_t i = 0; i < words->n; i++)
+		if (streq(words->words[i], word))
+			return;
+	*add_element(&words->words, &words->n, &words->allocated) = must(strdup(word));
 }
 
-/* Writes what `headroom top` accepts: tuners, tables, limits, and the first parts of limits. */
+/* Writes the words and frees them. */
+static void put_words(FILE *out, struct words *words)
+{
+	for (size_t i = 0; i < words->n; i++) {
+		fprintf(out, "%s%s", i > 0 ? " " : "", words->words[i]);
+		free(words->words[i]);
+	}
+	free(words->words);
+}
+
+/* Writes what `headroom top` accepts: tuners, tables, limits, their first parts and aliases. */
 static void put_top_words(FILE *out)
 {
 	size_t n;
 	_cleanup_free_ struct help_entry *entries = all_entries(&n);
+	struct words words = {.accepts = cli_top_accepts};
 
 	for (size_t i = 0; tuner_table[i]; i++) {
 		const struct table_view *view = tuner_table[i]->tables->view;
 
-		if (cli_top_accepts(tuner_table[i]->name))
-			fprintf(out, "%s ", tuner_table[i]->name);
 		while (view && (view = view->next))
-			fprintf(out, "%s ", view->rows);
+			add_word(&words, view->rows);
 	}
 	for (size_t i = 0; i < n; i++) {
-		const size_t len = strcspn(entries[i].name, "/");
 		char first[LIMIT_NAME_MAX];
 
-		if (entries[i].kind != ENTRY_LIMIT)
-			continue;
-		snprintf(first, sizeof(first), "%.*s", (int)len, entries[i].name);
-		if (entries[i].name[len] && !tuner_find(first) && cli_top_accepts(first) &&
-			!is_repeated(entries, i, len))
-			fprintf(out, "%s ", first);
-		if (entry_is_literal(&entries[i]))
-			fprintf(out, "%s ", entries[i].name);
+		snprintf(first, sizeof(first), "%.*s", (int)strcspn(entries[i].name, "/"),
+			entries[i].name);
+		if (entries[i].kind == ENTRY_LIMIT)
+			add_word(&words, first);
 	}
+	names_each(entries, n, add_word, &words);
+	put_words(out, &words);
 }
 
 static void put_names(FILE *out)
 {
 	size_t n;
 	_cleanup_free_ struct help_entry *entries = all_entries(&n);
-	const char *alias;
+	struct words words = {0};
 
-	for (size_t i = 0; i < n; i++)
-		if (entry_is_literal(&entries[i]) && !strpbrk(entries[i].name, "' "))
-			fprintf(out, "%s ", entries[i].name);
-	for (size_t i = 0; (alias = name_alias(i)); i++)
-		if (!strchr(alias, ' '))
-			fprintf(out, "%s ", alias);
+	names_each(entries, n, add_word, &words);
+	put_words(out, &words);
 }
 
 /* Writes text between single quotes of a shell. escaped: what it writes for a single quote. */
@@ -700,6 +712,7 @@ static void put_incident_ids(FILE *out)
 static void (*argument_words(const char *command))(FILE *out)
 {
 	return streq(command, "top")         ? put_top_words
+	       : streq(command, "help")      ? put_command_words
 	       : streq(command, "explain")   ? put_names
 	       : streq(command, "incidents") ? put_incident_ids
 					     : NULL;
@@ -723,7 +736,7 @@ static void put_zsh_option(FILE *out, const struct cli_option *option)
 {
 	const char *argument = option->argument;
 
-	fprintf(out, " \\\n\t\t\t--%s", option->name);
+	fprintf(out, " \\\n\t\t\t--%s%s", option->name, argument ? "=" : "");
 	fputc('\'', out);
 	fputc('[', out);
 	for (const char *text = option->help; *text; text++)

@@ -17,6 +17,8 @@
 #define TIMEOUT_US        (2 * USEC_PER_SEC)
 #define CHANGE_TIMEOUT_US (180 * USEC_PER_SEC)
 
+static int show_help(const struct cli *cli);
+
 static int run_agent(const struct cli *cli)
 {
 	log_begin_agent();
@@ -167,6 +169,10 @@ const struct cli_command cli_commands[] = {
 		"YAML that headroom reads. A comment behind each value names its file and line, "
 		"or the profile, or default. Passwords in URLs are left out.",
 		"headroom config"},
+	{"help", show_help, "", "[COMMAND]", "the usage, or that of a command",
+		"Prints the usage, as --help does. With the name of a command it prints the usage, "
+		"options and exit codes of that command.",
+		"headroom help top"},
 	{"version", cli_version, "json", NULL, "version, and what this node can run",
 		"Prints the version and the commit, and asks the running agent for its own and for "
 		"each tuner: whether this node can run it, or why not. Without an agent, doctor "
@@ -183,7 +189,8 @@ const struct cli_exit cli_exits[] = {
 	{EXIT_OK, "doctor", "The verdict is ok."},
 	{EXIT_OK, "fleet",
 		"All nodes report and their verdict is ok; with --finding: no node has it."},
-	{EXIT_OK, "apply top images incidents explain check-config config version", "Success."},
+	{EXIT_OK, "apply top images incidents explain check-config config help version",
+		"Success."},
 	{EXIT_FAILED, NULL, "Failure; stderr names the object, the error and the cure."},
 	{EXIT_FAILED, "doctor", "Something could not be checked."},
 	{EXIT_FAILED, "incidents explain", "The name is unknown."},
@@ -213,6 +220,14 @@ int cli_fail(const char *object, const char *format, ...)
 	text_make_printable(text);
 	fprintf(stderr, "headroom: %s\n", text);
 	return EXIT_FAILED;
+}
+
+const struct cli_command *cli_find_command(const char *name)
+{
+	for (const struct cli_command *command = cli_commands; command->name; command++)
+		if (streq(command->name, name))
+			return command;
+	return NULL;
 }
 
 bool cli_has_option(const struct cli_command *command, const struct cli_option *option, bool common)
@@ -246,7 +261,7 @@ static void print_usage(FILE *out)
 		fprintf(out, "  %-12s  %s\n", command->name, command->summary);
 	fputs("\n"
 	      "headroom COMMAND --help lists the options and exit codes of a command.\n"
-	      "headroom --version prints the version.\n"
+	      "headroom --version, or -V, prints the version.\n"
 	      "Manuals: headroom(8), headroom-limits(7), headroom-metrics(7),\n"
 	      "headroom-images(7), headroom.yaml(5)\n",
 		out);
@@ -297,19 +312,24 @@ static int usage_error(const struct cli_command *command, const char *what, cons
 	return EXIT_USAGE;
 }
 
-/* Names the tuner whose names a word matches best. */
+/* Names the tuner whose names a word, or else the name nearest to it, matches best. */
 static int unknown_tuner(const struct cli_command *command, const char *word)
 {
 	size_t n;
 	_cleanup_free_ struct help_entry *entries = all_entries(&n);
-	const enum name_match match = names_match(entries, n, word);
-	struct suggestion nearest = {0};
+	struct suggestion nearest = {0}, name = {0};
+	enum name_match match = names_match(entries, n, word);
 	char what[128];
 
+	if (match == NAME_NOT) {
+		names_suggest(entries, n, word, NULL, &name);
+		match = name.word[0] ? names_match(entries, n, name.word) : match;
+	}
 	for (size_t i = 0; tuner_table[i]; i++)
 		suggest_offer(&nearest, word, tuner_table[i]->name);
 	for (size_t i = 0; i < n && match != NAME_NOT && !nearest.word[0]; i++)
-		if (entries[i].tuner && name_matches(&entries[i], word) == match)
+		if (entries[i].tuner &&
+			name_matches(&entries[i], name.word[0] ? name.word : word) == match)
 			set_text(nearest.word, entries[i].tuner);
 	snprintf(what, sizeof(what), "unknown tuner%s%s%s",
 		nearest.word[0] ? ": did you mean " : "", nearest.word, nearest.word[0] ? "?" : "");
@@ -356,7 +376,7 @@ static int run(const struct cli_command *command, int argc, char **argv)
 	const char *host_root = getenv("HEADROOM_HOST_ROOT");
 	_cleanup_(clear) struct cli cli = {.core.host_root = host_root ? host_root : ""};
 	struct option options[ARRAY_SIZE(cli_options)] = {0};
-	int r = EXIT_OK, found, index;
+	int r = EXIT_OK, found, index, max;
 
 	for (size_t i = 0; cli_options[i].name; i++)
 		options[i] = (struct option){.name = cli_options[i].name,
@@ -379,8 +399,9 @@ static int run(const struct cli_command *command, int argc, char **argv)
 		return unknown_tuner(command, cli.only);
 	cli.names = argv + optind;
 	cli.n_names = argc - optind;
-	if (cli.n_names > 0 && !command->names)
-		return usage_error(command, "unexpected argument", cli.names[0]);
+	max = !command->names ? 0 : strchr(command->names, '.') ? INT_MAX : 1;
+	if (cli.n_names > max)
+		return usage_error(command, "unexpected argument", cli.names[max]);
 	if (cli.help)
 		print_help(command);
 	else
@@ -388,41 +409,70 @@ static int run(const struct cli_command *command, int argc, char **argv)
 	return flush_output(r);
 }
 
+/* Suggests a command that begins with the word, else one that knows it, else one near to it. */
+static int unknown_command(const char *name)
+{
+	size_t n;
+	_cleanup_free_ struct help_entry *entries = all_entries(&n);
+	struct suggestion nearest = {0};
+	const char *begun = NULL;
+
+	for (const struct cli_command *command = cli_commands; command->name; command++) {
+		if (starts_with(command->name, name))
+			begun = command->name;
+		suggest_offer(&nearest, name, command->name);
+	}
+	if (begun)
+		cli_fail(name, "unknown command: did you mean headroom %s?", begun);
+	else if (cli_top_accepts(name))
+		cli_fail(name,
+			"unknown command: did you mean headroom top %s, or headroom explain %s?",
+			name, name);
+	else if (names_match(entries, n, name) >= NAME_ALIAS)
+		cli_fail(name, "unknown command: did you mean headroom explain %s?", name);
+	else if (nearest.word[0])
+		cli_fail(name, "unknown command: did you mean headroom %s?", nearest.word);
+	else
+		cli_fail(name, "unknown command: headroom --help lists all");
+	return EXIT_USAGE;
+}
+
+static int show_help(const struct cli *cli)
+{
+	const struct cli_command *command;
+
+	if (cli->n_names == 0) {
+		print_usage(stdout);
+		return EXIT_OK;
+	}
+	command = cli_find_command(cli->names[0]);
+	if (!command)
+		return unknown_command(cli->names[0]);
+	print_help(command);
+	return EXIT_OK;
+}
+
 int cli_main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
-	struct suggestion nearest = {0};
+	const struct cli_command *command = cli_find_command(name);
 
-	if (streq(name, "--help") || streq(name, "-h") || streq(name, "help")) {
+	if (streq(name, "--help") || streq(name, "-h")) {
 		print_usage(stdout);
 		return flush_output(EXIT_OK);
 	}
-	if (streq(name, "--version")) {
+	if (streq(name, "--version") || streq(name, "-V")) {
 		printf("headroom %s (%s)\n", HEADROOM_VERSION, HEADROOM_COMMIT);
 		return flush_output(EXIT_OK);
 	}
 	signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error of write(2) */
 	umask(022); /* whatever it was: the code states the mode of all that it makes */
 	log_init(streq(name, "agent") ? LOG_INFO : LOG_WARNING);
-	for (const struct cli_command *command = cli_commands; command->name; command++)
-		if (streq(name, command->name))
-			return run(command, argc - 1, argv + 1);
-		else if (name[0] && starts_with(command->name, name))
-			set_text(nearest.word, command->name);
-		else
-			suggest_offer(&nearest, name, command->name);
-	if (nearest.word[0])
-		cli_fail(name, "unknown command: did you mean headroom %s?", nearest.word);
-	else if (name[0] && cli_top_accepts(name))
-		cli_fail(name,
-			"unknown command: did you mean headroom top %s, or headroom explain %s?",
-			name, name);
-	else if (name[0] && tuner_find(name))
-		cli_fail(name, "unknown command: did you mean headroom explain %s?", name);
-	else if (name[0])
-		cli_fail(name, "unknown command: headroom --help lists all");
-	else
-		print_usage(stderr);
+	if (command)
+		return run(command, argc - 1, argv + 1);
+	if (name[0])
+		return unknown_command(name);
+	print_usage(stderr);
 	return EXIT_USAGE;
 }
 

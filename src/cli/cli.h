@@ -75,6 +75,9 @@ extern const struct cli_option cli_options[];
 extern const struct cli_command cli_commands[];
 extern const struct cli_exit cli_exits[];
 
+/* Finds a command by its name, or NULL. */
+const struct cli_command *cli_find_command(const char *name);
+
 /* Returns whether the command has the option. common: the options that every command has count too.
  */
 bool cli_has_option(

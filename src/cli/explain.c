@@ -176,7 +176,7 @@ static void print_entry(struct search *search, const struct help_entry *entry)
 		now = entry->check->now;
 	}
 	put_line(search, "unit", entry->unit);
-	put_line(search, "default", entry->def);
+	put_line(search, entry->kind == ENTRY_PROFILE_SETTING ? "value" : "default", entry->def);
 	put_line(search, "option", entry->option);
 	put_line(search, "breaks", breaks);
 	put_line(search, "now", now);
@@ -282,7 +282,7 @@ static int explain(struct search *search, const struct cli *cli, const char *nam
 	found = search_entries(search, streq(slug, name) ? name : slug) != NAME_NOT;
 	if (print_findings(search, name) || found || explain_configured(cli, name))
 		return EXIT_OK;
-	names_suggest(search->entries, search->n, name, &nearest);
+	names_suggest(search->entries, search->n, name, NULL, &nearest);
 	if (nearest.word[0])
 		return cli_fail(name, "unknown: did you mean %s?", nearest.word);
 	return cli_fail(name, "unknown name: headroom explain without a name lists all names");

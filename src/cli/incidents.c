@@ -498,8 +498,6 @@ int cli_incidents(const struct cli *cli)
 	_cleanup_free_ char *text = NULL;
 	int r;
 
-	if (cli->n_names > 1)
-		return cli_fail(cli->names[1], "one incident at a time");
 	r = ask(cli, &list, &text);
 	if (r != EXIT_OK)
 		return r;

@@ -960,21 +960,26 @@ static int fail_topic(const char *name)
 	size_t n;
 	_cleanup_free_ struct help_entry *entries = all_entries(&n);
 	struct suggestion nearest = {0};
+	const char *command = "headroom ";
 
-	for (size_t i = 0; i < n; i++)
-		if (entry_is_literal(&entries[i]) && cli_top_accepts(entries[i].name))
-			suggest_offer(&nearest, name, entries[i].name);
+	if (cli_find_command(name)) {
+		set_text(nearest.word, name);
+	} else {
+		command = "";
+		names_suggest(entries, n, name, cli_top_accepts, &nearest);
+	}
 	cli_fail(name,
-		"neither a limit nor a tuner with limits%s%s%s: usage: headroom top [TUNER|LIMIT]",
-		nearest.word[0] ? ": did you mean " : "", nearest.word, nearest.word[0] ? "?" : "");
+		"neither a limit nor a tuner with limits%s%s%s%s: usage: headroom top [TUNER|LIMIT]",
+		nearest.word[0] ? ": did you mean " : "", nearest.word[0] ? command : "",
+		nearest.word, nearest.word[0] ? "?" : "");
 	return EXIT_USAGE;
 }
 
 /* Repeats on a terminal, and prints once elsewhere. */
 int cli_top(const struct cli *cli)
 {
-	if (cli->n_names > 1 || (cli->n_names == 1 && !cli_top_accepts(cli->names[0])))
-		return fail_topic(cli->names[cli->n_names - 1]);
+	if (cli->n_names == 1 && !cli_top_accepts(cli->names[0]))
+		return fail_topic(cli->names[0]);
 	return cli_repeat(cli, screen_open().live, show_top);
 }
 

@@ -166,14 +166,14 @@ bool option_is_section(const struct config_option *const *tables, const char *na
 	return false;
 }
 
-static bool same_letter(char a, char b)
+static bool is_same_letter(char a, char b)
 {
 	return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
 /*
- * Returns the Damerau-Levenshtein distance: letters inserted, deleted, replaced or transposed.
- * Upper and lower case are the same.
+ * Returns the Damerau-Levenshtein distance: letters inserted, deleted, replaced or transposed. A
+ * capital letter equals its small one.
  */
 static unsigned distance(const char *a, const char *b)
 {
@@ -186,12 +186,12 @@ static unsigned distance(const char *a, const char *b)
 		cost[0][j] = (unsigned char)j;
 	for (size_t i = 1; i <= rows; i++) {
 		for (size_t j = 1; j <= columns; j++) {
-			unsigned best = cost[i - 1][j - 1] + !same_letter(a[i - 1], b[j - 1]);
+			unsigned best = cost[i - 1][j - 1] + !is_same_letter(a[i - 1], b[j - 1]);
 
 			best = MIN(best, cost[i - 1][j] + 1U);
 			best = MIN(best, cost[i][j - 1] + 1U);
-			if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
-				same_letter(a[i - 2], b[j - 1]))
+			if (i > 1 && j > 1 && is_same_letter(a[i - 1], b[j - 2]) &&
+				is_same_letter(a[i - 2], b[j - 1]))
 				best = MIN(best, cost[i - 2][j - 2] + 1U);
 			cost[i][j] = (unsigned char)best;
 		}

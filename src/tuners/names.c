@@ -13,6 +13,9 @@
 /* Shorter words would be in too many names and texts. */
 #define PART_MIN 3
 
+/* Shorter parts of names are near to too many words. */
+#define SUGGEST_PART_MIN 4
+
 /* The field's words for names of this program. Blanks separate entries. */
 static const struct {
 	const char *word, *entries;
@@ -26,13 +29,22 @@ static const struct {
 	{"neighbour", "neighbor"},
 	{"hugepages", "thp"},
 	{"huge pages", "thp"},
+	{"transparent_hugepage", "thp"},
 	{"thresholds", "neighbor"},
 	{"coredns", "coredns-sizing dns"},
+	{"nodelocaldns", "local"},
+	{"rcode", "NOERROR NXDOMAIN DNSFailing"},
 	{"search", "dns-search-cluster dns-search-upstream"},
+	{"ndots", "dns-search-local dns-search-cluster dns-search-upstream"},
+	{"AWS", "budget/aws"},
+	{"imds", "nic/link-local link_local"},
 	{"fsync", "storage syncs/s StorageSlow"},
 	{"disk", "device storage"},
 	{"iops", "queue storage"},
 	{"latency", "p50 p99"},
+	{"dirty", "storage.bound_writeback bounded-writeback"},
+	{"memcg", "memory-cgroups"},
+	{"psi", "pressure"},
 	{"threads", "pids"},
 	{"processes", "pids"},
 	{"fd", "files/process file-handles"},
@@ -40,42 +52,56 @@ static const struct {
 	{"ulimit", "files/process pids"},
 	{"nofile", "files/process"},
 	{"mmap", "maps/process"},
+	{"EMFILE", "files/process inotify/instances"},
 	{"EAGAIN", "pids pids/cgroup"},
 	{"ENFILE", "file-handles"},
 	{"EADDRNOTAVAIL", "ports"},
 	{"EADDRINUSE", "ports"},
 	{"ephemeral", "ports"},
 	{"EDQUOT", "keys keys/bytes"},
+	{"ENOBUFS", "neighbor/ipv4 neighbor/ipv6"},
+	{"rmem", "tcp-memory udp-memory"},
 	{"backlog", "listen"},
 	{"nat", "conntrack"},
+	{"nf_conntrack_max", "conntrack conntrack/namespace"},
 	{"pause", "SandboxImageMissing"},
 	{"sandbox", "SandboxImageMissing pin.*"},
 	{"ImagePullBackOff", "PullStuck PullSlow"},
 	{"preload", "images"},
-	{"warnings", "warning"},
 	{"problem", "finding"},
 	{"problems", "finding"},
-	{"findings", "finding"},
-	{"conditions", "condition"},
-	{"settings", "setting"},
-	{"tuners", "tuner"},
-	{"events", "event"},
-	{"incidents", "incident"},
+	{"override_path", "runtime.mirrors"},
 	{"pulls", "progress PullStuck PullSlow"},
+	{"what breaks", "breaks"},
+	{"what to type", "now"},
+	{"to keep it", "keep"},
+	/* Alerts about one condition. */
+	{"HeadroomLimitReached", "LimitReached"},
+	{"HeadroomPullStuck", "PullStuck"},
+	{"HeadroomDNSBudgetExceeded", "DNSBudgetExceeded"},
+	{"HeadroomDNSBudgetTouched", "DNSBudgetExceeded"},
+	{"HeadroomDNSFailing", "DNSFailing"},
+	{"HeadroomSyncsSlow", "StorageSlow"},
+	{"HeadroomSettingContested", "SettingDrifted"},
 };
+
+/* Returns whether the word is the plural of a name: findings. */
+static bool is_plural(const char *name, const char *word)
+{
+	size_t len = strlen(name);
+
+	return strncasecmp(name, word, len) == 0 && strcasecmp(word + len, "s") == 0;
+}
 
 static bool is_alias(const char *entry, const char *word)
 {
+	if (is_plural(entry, word))
+		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(aliases); i++)
 		if (strcasecmp(aliases[i].word, word) == 0 &&
 			text_has_word(aliases[i].entries, entry))
 			return true;
 	return false;
-}
-
-const char *name_alias(size_t i)
-{
-	return i < ARRAY_SIZE(aliases) ? aliases[i].word : NULL;
 }
 
 /* Returns whether the page shows the column of this heading with this title. */
@@ -157,9 +183,54 @@ static bool has_each_word(const struct help_entry *entry, const char *phrase)
 	return true;
 }
 
+/*
+ * Writes the name of a sysctl with dots: net/ipv4/ip_forward and its file below /proc/sys are
+ * net.ipv4.ip_forward. Returns false if the word is not such a name.
+ */
+static bool write_dotted(const char *word, char dotted[static SETTING_NAME_MAX])
+{
+	static const char root[] = "/proc/sys/";
+
+	if (!strchr(word, '/') || !copy_text(dotted, SETTING_NAME_MAX,
+					  word + (starts_with(word, root) ? strlen(root) : 0)))
+		return false;
+	for (char *c = dotted; *c; c++)
+		if (*c == '/')
+			*c = '.';
+	return true;
+}
+
+static bool is_name(const struct help_entry *entry, const char *word)
+{
+	return fnmatch(entry->name, word, FNM_CASEFOLD) == 0 || strcasecmp(entry->name, word) == 0;
+}
+
+#define PREFIX "headroom"
+
+/* Returns the part that tells a metric or an alert from others: all begin with the prefix. */
+static const char *own_part(const struct help_entry *entry)
+{
+	size_t len = strlen(PREFIX);
+
+	if (strncasecmp(entry->name, PREFIX, len) != 0 || !entry->name[len])
+		return entry->name;
+	return entry->name + len + (entry->name[len] == '_');
+}
+
+static bool has_part(const struct help_entry *entry, const char *word)
+{
+	bool is_prefixed = strncasecmp(word, PREFIX, strlen(PREFIX)) == 0;
+
+	return strcasestr(is_prefixed ? entry->name : own_part(entry), word);
+}
+
 enum name_match name_matches(const struct help_entry *entry, const char *word)
 {
-	if (fnmatch(entry->name, word, FNM_CASEFOLD) == 0 || strcasecmp(entry->name, word) == 0)
+	char dotted[SETTING_NAME_MAX];
+	bool is_dotted = write_dotted(word, dotted);
+
+	if (is_name(entry, word) ||
+		(is_dotted && entry_is_setting(entry) && is_name(entry, dotted)))
 		return NAME_WHOLE;
 	if (entry_is_setting(entry) && ends_with_part(entry->name, word))
 		return NAME_END;
@@ -167,9 +238,12 @@ enum name_match name_matches(const struct help_entry *entry, const char *word)
 		return NAME_ALIAS;
 	if (strlen(word) < PART_MIN)
 		return NAME_NOT;
-	if (strcasestr(entry->name, word))
+	if (has_part(entry, word))
 		return NAME_PART;
-	return explanation_has(entry, word) || has_each_word(entry, word) ? NAME_IN_TEXT : NAME_NOT;
+	return explanation_has(entry, word) || has_each_word(entry, word) ||
+			       (is_dotted && explanation_has(entry, dotted))
+		       ? NAME_IN_TEXT
+		       : NAME_NOT;
 }
 
 enum name_match names_match(const struct help_entry *entries, size_t n, const char *word)
@@ -181,17 +255,69 @@ enum name_match names_match(const struct help_entry *entries, size_t n, const ch
 	return best;
 }
 
-void names_suggest(
-	const struct help_entry *entries, size_t n, const char *word, struct suggestion *nearest)
+/* Returns the last part of a setting or limit if it leads to it: gc_thresh3, watches; else NULL. */
+static const char *last_part(const struct help_entry *entry)
+{
+	bool is_limit = entry->kind == ENTRY_LIMIT;
+	const char *last = strrchr(entry->name, is_limit ? '/' : '.');
+
+	return (is_limit || entry_is_setting(entry)) && last && strlen(last + 1) >= PART_MIN &&
+			       !strpbrk(last, PATTERN_CHARACTERS)
+		       ? last + 1
+		       : NULL;
+}
+
+void names_each(const struct help_entry *entries, size_t n,
+	void (*take)(void *data, const char *name), void *data)
 {
 	for (size_t i = 0; i < n; i++) {
-		const char *last = strrchr(entries[i].name, '.');
+		const char *last = last_part(&entries[i]);
 
 		if (entry_is_literal(&entries[i]))
-			suggest_offer(nearest, word, entries[i].name);
-		if (entry_is_setting(&entries[i]) && last)
-			suggest_offer(nearest, word, last + 1);
+			take(data, entries[i].name);
+		if (last)
+			take(data, last);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(aliases); i++)
-		suggest_offer(nearest, word, aliases[i].word);
+		take(data, aliases[i].word);
+}
+
+struct offer {
+	const char *word;
+	bool (*accepts)(const char *name); /* NULL: all */
+	struct suggestion *nearest;
+};
+
+static void offer_name(void *data, const char *name)
+{
+	const struct offer *offer = data;
+	struct suggestion nearest = *offer->nearest;
+
+	suggest_offer(&nearest, offer->word, name);
+	if (!streq(nearest.word, offer->nearest->word) && (!offer->accepts || offer->accepts(name)))
+		*offer->nearest = nearest;
+}
+
+/* Offers the words of a name. */
+static void offer_parts(struct offer *offer, const char *name)
+{
+	char part[SUGGEST_WORD_MAX + 1];
+
+	for (size_t len; *name; name += len + (name[len] != '\0')) {
+		len = strcspn(name, "/._- " PATTERN_CHARACTERS);
+		if (len < SUGGEST_PART_MIN)
+			continue;
+		snprintf(part, sizeof(part), "%.*s", (int)len, name);
+		offer_name(offer, part);
+	}
+}
+
+void names_suggest(const struct help_entry *entries, size_t n, const char *word,
+	bool (*accepts)(const char *name), struct suggestion *nearest)
+{
+	struct offer offer = {word, accepts, nearest};
+
+	names_each(entries, n, offer_name, &offer);
+	for (size_t i = 0; i < n; i++)
+		offer_parts(&offer, own_part(&entries[i]));
 }

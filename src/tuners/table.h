@@ -118,19 +118,25 @@ enum name_match name_matches(const struct help_entry *entry, const char *word);
 /* Returns the best match of all entries. */
 enum name_match names_match(const struct help_entry *entries, size_t n, const char *word);
 
-/* Offers all names, and the field's words for them. */
-struct suggestion;
-void names_suggest(
-	const struct help_entry *entries, size_t n, const char *word, struct suggestion *nearest);
+/*
+ * Calls take() with all names, the last parts of settings and limits, and the field's words. Some
+ * come twice, and some have blanks.
+ */
+void names_each(const struct help_entry *entries, size_t n,
+	void (*take)(void *data, const char *name), void *data);
 
-/* Returns a word that the field has for an entry, by its index; NULL after the last. */
-const char *name_alias(size_t i);
+/* Offers all these, then the words of which names consist; only those that accepts() takes. */
+struct suggestion;
+void names_suggest(const struct help_entry *entries, size_t n, const char *word,
+	bool (*accepts)(const char *name), struct suggestion *nearest);
 
 /* Makes the entry of a row. */
 struct help_entry limit_entry(const struct limit_row *row);
 
 /* Returns what explain adds to the kind: "critical when True"; or NULL. */
 const char *entry_detail(const struct help_entry *entry);
+
+#define PATTERN_CHARACTERS "*[]"
 
 /* Returns false for a pattern. */
 bool entry_is_literal(const struct help_entry *entry);

@@ -103,7 +103,7 @@ MATCHES = {
         "src/cli/explain.c": "print_brief",
         "src/cli/screen.c": "passes",
         "src/config/config.c": "has_variable",
-        "src/tuners/names.c": "text_has name_matches",
+        "src/tuners/names.c": "text_has has_part",
     },
     "the comment of a generator at the start of its file: no parser keeps comments": {
         "src/runtime/bad_file.c": "find_header",

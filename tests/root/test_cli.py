@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Usage, output and exit codes of the commands."""
 
+import contextlib
 import html
 import json
+import os
+import pty
 import re
 import shlex
 import subprocess
@@ -34,6 +37,10 @@ ESCAPE = "\x1b"
         ("restore", "--purge", "--only", "thp"),
         ("agent", "--config"),
         ("version", "extra"),
+        ("incidents", "a", "b"),
+        ("top", "conntrack", "pids"),
+        ("help", "nonesuch"),
+        ("help", "top", "plan"),
     ],
 )
 def test_wrong_usage_exits_64(node: Node, run, args: tuple[str, ...]) -> None:
@@ -152,6 +159,21 @@ def test_explain_knows_every_name_that_is_shown(agent, run) -> None:
         ("arp cache", ["neighbor/ipv4"]),
         ("neighbour table overflow", ["NeighborTableOverflow"]),
         ("ephemeral", ["ports"]),
+        ("EMFILE", ["inotify/instances"]),
+        ("nf_conntrack_max", ["conntrack/namespace"]),
+        ("imds", ["nic/link-local"]),
+        ("dirty", ["storage.bound_writeback"]),
+        ("transparent_hugepage", ["thp"]),
+        ("nodelocaldns", ["local"]),
+        ("memcg", ["memory-cgroups"]),
+        ("psi", ["pressure"]),
+        ("rmem", ["udp-memory"]),
+        ("ENOBUFS", ["neighbor/ipv4"]),
+        ("HeadroomSyncsSlow", ["StorageSlow"]),
+        ("findings", ["finding"]),
+        ("vm/max_map_count", ["vm.max_map_count"]),
+        ("net/ipv4/ip_forward", ["ip-forward"]),
+        ("/proc/sys/fs/inotify/max_user_watches", ["fs.inotify.max_user_watches"]),
         ("fd", ["files/process", "file-handles"]),
     ],
 )
@@ -162,9 +184,24 @@ def test_explain_finds_the_words_of_the_field_and_parts_of_names(run, word: str,
     assert set(names) <= {line.split()[0] for line in answer.stdout.splitlines() if line.strip()}, answer.stdout
 
 
+@pytest.mark.apart
+def test_explain_says_what_a_sysctl_is_and_who_ships_its_value(run) -> None:
+    text = run("explain", "fs.inotify.max_user_instances").stdout
+    assert re.search(r"\n  How many inotify instances .*\n  value +8192\n", text) and re.search(r"\n  source +Amazon's EKS", text), text
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(("word", "count"), [("oom", 3), ("room", 3), ("CONDITION", 5)])
+def test_explain_skips_the_prefix_that_all_metrics_have(run, word: str, count: int) -> None:
+    names = {line.split()[0] for line in run("explain", word).stdout.splitlines() if line.startswith("  ")}
+    assert len(names) <= count, names
+    assert "headroom_limit_used" in run("explain", "headroom_lim").stdout
+
+
 WORDS = "who breaks now keep hint since until ignored instance finding limit setting condition tuner incident event wanted actual original"
 WORDS += " reason why state status level message progress layers image used max share over-budget near-budget failing unknown rotating network"
-WORDS += " loop overlay asked open complete cut-short info notice error"
+WORDS += " loop overlay asked open complete cut-short info notice error versions verdicts profiles commits"
+SAID = ("stopped reporting", "single reading", "no maximum is known", "not applied yet", "Largest users", "Timeline", "net/ipv4/neigh/default/gc_thresh3")
 
 
 @pytest.mark.apart
@@ -177,7 +214,7 @@ def test_explain_knows_the_words_of_all_views(run, agent) -> None:
     heads |= set(one.status()["dns"]["lost"] if one.status()["dns"] else ())
     # Some tables are empty here: their headings.
     heads |= {"also seen", "entry has", "packets/s", "noarp", "Pods that run no container", "Worst of the last hour", "counting since", "fragments"}
-    unknown = [word for word in [*WORDS.split(), *sorted(heads)] if run("explain", word).returncode]
+    unknown = [word for word in [*WORDS.split(), *SAID, *sorted(heads)] if run("explain", word).returncode]
     assert unknown == []
 
 
@@ -194,9 +231,106 @@ def test_top_takes_the_words_of_the_field_and_suggests(run) -> None:
         assert answer.returncode == 64 and f"did you mean {tuner}?" in answer.stderr, answer
 
 
+MISSPELT = [("inotfy", "inotify"), ("mirors", "mirrors"), ("ndot", "ndots"), ("AWSS", "AWS"), ("nf_contrack_max", "nf_conntrack_max"), ("EMFLE", "EMFILE")]
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(("word", "right"), [*MISSPELT, ("aplied", "applied"), ("emfle", "EMFILE")])
+def test_explain_suggests_words_of_the_field_and_parts_of_names(run, word: str, right: str) -> None:
+    answer = run("explain", word)
+    assert (answer.returncode, answer.stderr) == (1, f"headroom: {word}: unknown: did you mean {right}?\n")
+    assert run("explain", right).returncode == 0
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(
+    ("args", "right"),
+    [
+        (("thp",), "headroom explain thp"),
+        (("incident",), "headroom incidents"),
+        (("conntrack",), "headroom top conntrack, or headroom explain conntrack"),
+        (("stauts",), "headroom status"),
+        (("help", "stauts"), "headroom status"),
+        (("top", "images"), "headroom images"),
+        (("top", "inotfy"), "inotify"),
+        (("plan", "--only", "contrack"), "limits"),
+    ],
+)
+def test_commands_suggest_what_knows_the_word(run, args: tuple[str, ...], right: str) -> None:
+    answer = run(*args)
+    assert answer.returncode == 64 and f"did you mean {right}?" in answer.stderr, answer
+
+
+@pytest.mark.apart
+def test_help_of_a_command_and_short_options(run) -> None:
+    assert run("help", "top").stdout == run("top", "--help").stdout
+    assert run("help").stdout == run("--help").stdout == run("-h").stdout
+    assert run("-V").stdout == run("--version").stdout
+
+
+def script_of(shell: str, installed: str) -> Path:
+    return next(p for p in (Path(BIN).parents[1] / "packaging" / f"headroom.{shell}", Path("/usr/share") / installed) if p.exists())
+
+
+# How each shell begins, and what it reads before the line.
+SHELLS = {
+    "bash": (["bash", "--norc", "-i"], "bash-completion/completions/headroom", ". {}"),
+    "zsh": (["zsh", "-f", "-i"], "zsh/vendor-completions/_headroom", "autoload -U compinit; compinit -D -u; unsetopt beep; . {} 2>/dev/null; compdef _headroom headroom"),
+}
+TYPED = [
+    ("plan --only=ne", "plan --only=neighbor"),
+    ("plan --only ne", "plan --only neighbor"),
+    ("doctor --bundle=/etc/hostn", "doctor --bundle=/etc/hostname"),
+    ("doctor --bundle /etc/hostn", "doctor --bundle /etc/hostname"),
+    ("help ver", "help version"),
+    ("hel", "help"),
+    ("explain EMF", "explain EMFILE"),
+    ("top EMF", "top EMFILE"),
+]
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes_what_is_typed(tmp_path: Path, shell: str) -> None:
+    command, installed, before = SHELLS[shell]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "dumb", "INPUTRC": "/dev/null"}
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=env, start_new_session=True)
+    os.close(follower)
+    os.set_blocking(leader, False)
+    seen = ""
+
+    def shows(text: str) -> bool:
+        nonlocal seen
+        with contextlib.suppress(BlockingIOError):
+            seen += os.read(leader, 1 << 16).decode(errors="replace")
+        return text in seen
+
+    try:
+        os.write(leader, f"{before.format(script_of(shell, installed))}; echo rea''dy\n".encode())
+        until(lambda: shows("ready"), lambda: f"{shell} begins: {seen!r}")
+        for typed, whole in TYPED:
+            seen = ""
+            os.write(leader, f"headroom {typed}\t".encode())
+            until(lambda: shows(f"headroom {whole}"), lambda: f"{shell} completes {typed}: {seen!r}", timeout=10)
+            os.write(leader, b"\x15\n")
+    finally:
+        process.kill()
+        process.wait()
+        os.close(leader)
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(("typed", "whole"), TYPED)
+def test_fish_completes_what_is_typed(typed: str, whole: str) -> None:
+    script = script_of("fish", "fish/vendor_completions.d/headroom.fish")
+    offered = subprocess.run(["fish", "--no-config", "-c", f"source {script}; complete -C 'headroom {typed}'"], capture_output=True, text=True, check=True).stdout
+    assert whole.split()[-1] in offered.split(), offered
+
+
 @pytest.mark.apart
 def test_completion_offers_what_is_accepted(run) -> None:
-    script = next(p for p in (Path(BIN).parents[1] / "packaging" / "headroom.bash", Path("/usr/share/bash-completion/completions/headroom")) if p.exists())
+    script = script_of("bash", "bash-completion/completions/headroom")
 
     def complete(*words: str) -> list[str]:
         line = " ".join(shlex.quote(word) for word in ("headroom", *words))
@@ -209,7 +343,13 @@ def test_completion_offers_what_is_accepted(run) -> None:
     for word in offered[:3] + offered[-6:]:
         assert run("top", word).returncode == 0, word
     assert run("top", "images").returncode == 64
-    assert "arp" in complete("explain", "ar")
+    assert {"arp", "watches", "EMFILE"} <= {*complete("top", "ar"), *complete("top", "wat"), *complete("top", "EMF")}
+    for part, word in (("ar", "arp"), ("EMF", "EMFILE"), ("ndo", "ndots"), ("nf_", "nf_conntrack_max"), ("gc_thr", "gc_thresh3")):
+        assert word in complete("explain", part)
+    words = complete("explain", "")
+    assert len(words) == len(set(words))
+    assert run("explain", *words).stderr == ""
+    assert "help" in complete("") and "top" in complete("help", "to")
     assert complete("doctor", "--bundle", str(script)[:-2]) == [str(script)]
 
 
