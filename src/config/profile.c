@@ -112,3 +112,28 @@ const struct profile_row profile_rows[] = {
 		"each of its CPUs and devices; the default is 32768 on small machines."},
 	{0},
 };
+
+const struct profile_sysctl profile_sysctls[] = {
+	{"fs.aio-max-nr",
+		"How many requests of asynchronous I/O (io_setup) all processes may have."},
+	{"fs.inotify.max_queued_events", "How many events one inotify instance queues."},
+	{"fs.inotify.max_user_instances",
+		"How many inotify instances the processes of one user may have: the limit "
+		"inotify/instances."},
+	{"fs.inotify.max_user_watches",
+		"How many files and directories the processes of one user may watch with inotify: the "
+		"limit inotify/watches."},
+	{"kernel.dmesg_restrict",
+		"Whether reading the kernel log takes the capability CAP_SYSLOG."},
+	{"kernel.keys.maxbytes", "How many bytes the keys of a user other than root may have."},
+	{"kernel.keys.maxkeys", "How many keys a user other than root may have: the limit keys."},
+	{"kernel.keys.root_maxbytes", "How many bytes the keys of root may have."},
+	{"kernel.keys.root_maxkeys", "How many keys root may have: the limit keys."},
+	{"kernel.pid_max", "How many threads the node may have: the limit pids."},
+	{"net.core.bpf_jit_limit", "How many bytes of translated BPF programs the kernel keeps."},
+	{"net.core.somaxconn",
+		"How many connections a listening socket queues until the program accepts them: the "
+		"limit listen."},
+	{"vm.max_map_count", "How many memory maps one process may have: the limit maps/process."},
+	{0},
+};

@@ -196,6 +196,18 @@ static void add_tables(struct entry_list *list, const struct tuner_tables *table
 					.metric = row});
 }
 
+/* Makes the entry of a sysctl that a profile has. */
+static struct help_entry profile_entry(const struct profile_row *row)
+{
+	const char *name = row->name + strlen("sysctl.");
+	const struct profile_sysctl *sysctl = profile_sysctls;
+
+	while (sysctl->name && !streq(sysctl->name, name))
+		sysctl++;
+	return (struct help_entry){name, ENTRY_PROFILE_SETTING, sysctl->help, .def = row->value,
+		.option = "sysctl, profile", .source = row->source, .profile_row = row};
+}
+
 struct help_entry *all_entries(size_t *n)
 {
 	struct entry_list list = {0};
@@ -222,15 +234,12 @@ struct help_entry *all_entries(size_t *n)
 					 .source = "headroom.yaml(5)"});
 	for (const struct profile_row *row = profile_rows; row->name; row++)
 		if (starts_with(row->name, "sysctl."))
-			add_entry(&list,
-				(struct help_entry){row->name + strlen("sysctl."),
-					ENTRY_PROFILE_SETTING, row->source, .def = row->value,
-					.option = "sysctl, profile", .profile_row = row});
+			add_entry(&list, profile_entry(row));
 	*n = list.n;
 	return list.entries;
 }
 
 bool entry_is_literal(const struct help_entry *entry)
 {
-	return !strpbrk(entry->name, "*[");
+	return !strpbrk(entry->name, PATTERN_CHARACTERS);
 }

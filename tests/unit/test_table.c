@@ -32,8 +32,7 @@ TEST(every_entry_has_help_and_a_source)
 	_cleanup_free_ struct help_entry *entries = all_entries(&n);
 
 	for (const struct help_entry *entry = entries; entry < entries + n; entry++) {
-		/* The settings of a profile have sources instead of help. */
-		if (entry->kind != ENTRY_OPTION && entry->kind != ENTRY_PROFILE_SETTING)
+		if (entry->kind != ENTRY_OPTION)
 			expect_sentence(entry->name, entry->help);
 		if (!entry_kind_names[entry->kind])
 			fail_msg("%s: its kind has no name", entry->name);
