@@ -86,7 +86,11 @@ typedef void check_fn(struct check_report *report);
 	X(LOG_LEVEL, "level of the log")                          \
 	X(INCIDENT_STATE, "state of an incident")                 \
 	X(COLUMN, "column")                                       \
-	X(WORKLOAD_KIND, "kind of workload")
+	X(WORKLOAD_KIND, "kind of workload")                      \
+	X(VALUE, "value")                                         \
+	X(RCODE, "code of an answer")                             \
+	X(MEMBER, "member of JSON")                               \
+	X(ALERT, "alert")
 
 #define ENTRY_KIND(name, text) ENTRY_##name,
 enum entry_kind { ENTRY_KINDS_LIST(ENTRY_KIND) ENTRY_KINDS };
@@ -124,6 +128,10 @@ struct help_entry {
 /* A word that status prints. */
 #define WORD(word, word_kind, meaning) \
 	{.name = (word), .kind = (word_kind), .help = (meaning), .source = "headroom(8)"}
+
+/* A member of the JSON documents. */
+#define MEMBER(name, meaning) \
+	{(name), ENTRY_MEMBER, (meaning), .source = "/usr/share/headroom/schema"}
 
 struct limit_row {
 	const char *name, *help, *unit, *def, *option, *source; /* as in struct help_entry */

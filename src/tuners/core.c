@@ -38,6 +38,8 @@ static const struct condition_type conditions[] = {
 	{0},
 };
 
+#define ALERT(name, meaning) {(name), ENTRY_ALERT, (meaning), .source = "deploy/TROUBLESHOOTING.md"}
+
 static const struct help_entry words[] = {
 	WORD("enforce", ENTRY_MODE, "The tuner reads the node and sets the configured values."),
 	WORD("observe", ENTRY_MODE,
@@ -171,6 +173,99 @@ static const struct help_entry words[] = {
 	WORD("netns", ENTRY_WORKLOAD_KIND, "A network namespace whose owner is not known."),
 	WORD("uid", ENTRY_WORKLOAD_KIND, "A user, where the kernel counts by user."),
 	WORD("host", ENTRY_WORKLOAD_KIND, "The processes of the node that are no workload."),
+	WORD("pressure", ENTRY_COLUMN,
+		"The shares of ten seconds in which tasks waited for CPU, memory or a disk, at the "
+		"worst moment of a problem: the kernel's PSI."),
+	WORD("single reading", ENTRY_COLUMN,
+		"No agent runs, so the command has read the node once: rates, BPF counters and what "
+		"happened before are missing."),
+	WORD("no maximum is known", ENTRY_COLUMN,
+		"The maximum of a limit is unlimited, or could not be read, so it has no share."),
+	WORD("not applied yet", ENTRY_COLUMN,
+		"The agent has just started, and has not compared all settings with the wanted values."),
+	WORD("Timeline", ENTRY_COLUMN,
+		"What happened in the seconds before and after the begin of an incident."),
+	WORD("Stopped reporting", ENTRY_COLUMN,
+		"Nodes whose target fails, or has disappeared within the last hour."),
+	WORD("Images that are ready", ENTRY_COLUMN,
+		"On how many of the nodes that preload an image it is present."),
+	WORD("down", ENTRY_COLUMN,
+		"Prometheus cannot scrape the agent of a node, or a mirror does not answer."),
+	WORD("no target", ENTRY_COLUMN,
+		"Prometheus had the node as a target within the last hour, and has it no longer."),
+	WORD("up", ENTRY_COLUMN, "A mirror answers."),
+
+	MEMBER("at", "When it happened, in UTC."),
+	MEMBER("by", "The label by which fleet groups the nodes."),
+	MEMBER("commit", "The commit from which a program was built."),
+	MEMBER("config_dir", "The directory of the kubelet's drop-in files."),
+	MEMBER("configuration", "Nodes of a fleet have the same one if its checksum is the same."),
+	MEMBER("cost", "What a change costs, such as memory that loses huge pages."),
+	MEMBER("detail", "More about a user, such as the name of its largest process."),
+	MEMBER("findings_left_out", "How many findings the document has no room for."),
+	MEMBER("full_in_seconds",
+		"The time until a limit is full at its recent growth; null: it does not fill."),
+	MEMBER("held_by", "The options that keep a tuner from writing, such as mode."),
+	MEMBER("history", "The largest value of each of the last 60 minutes."),
+	MEMBER("hits_before",
+		"How often a limit was reached between boot and the start of the agent."),
+	MEMBER("id", "A name that stays the same: SLUG@KIND:INSTANCE for a finding."),
+	MEMBER("io", "The share of the last ten seconds in which a task waited for a disk."),
+	MEMBER("keep_in", "The file for the lines in keep."),
+	MEMBER("last_seen", "When a node that stopped reporting was last scraped."),
+	MEMBER("lasts", "Whether the problem goes on after the end of the record."),
+	MEMBER("max_bytes", "The most bytes that all records of incidents may have."),
+	MEMBER("not_recorded",
+		"Incidents beyond the number that is recorded in a day, with the reason."),
+	MEMBER("note", "Why a change is made or left out."),
+	MEMBER("now_kind", "Whether now is a command or an edit of a file."),
+	MEMBER("peak_at", "When a limit had its peak."),
+	MEMBER("peak_top", "The largest users of a limit at its peak."),
+	MEMBER("reporting", "How many nodes Prometheus has scraped."),
+	MEMBER("schema", "The version of the document's format: later ones only add members."),
+	MEMBER("slug", "What has the problem: a limit, a setting, or the name of a problem."),
+	MEMBER("t", "Seconds since the begin of the incident."),
+	MEMBER("trigger",
+		"What began an incident: a limit, a condition, or the start of the agent."),
+	MEMBER("would_change", "How many settings apply would change: see plan."),
+	MEMBER("who_known", "Whether the users are known; null: no user can have caused it."),
+
+	ALERT("HeadroomConditionCritical",
+		"Workloads of a node fail now. The label condition names the condition, and object the "
+		"limit or setting; headroom doctor on the node has the cure."),
+	ALERT("HeadroomConditionWarning",
+		"A condition of a node has been True for 15 minutes. The label condition names it; "
+		"headroom doctor on the node has the cure."),
+	ALERT("HeadroomConditionWidespread",
+		"More than 2 % of the nodes, at least ten, have the same condition. Stop the roll-out "
+		"under way, and look for a common cause: headroom fleet --finding NAME lists the nodes."),
+	ALERT("HeadroomLimitFullSoon",
+		"A limit of a node will be full within four hours at the rate of the last hour, and more "
+		"than half of it is used. headroom top LIMIT names the users."),
+	ALERT("HeadroomDown",
+		"Prometheus could not scrape the agent for ten minutes. The node keeps its values, but "
+		"nothing is raised or watched: see headroom status, and the log of the unit or pod."),
+	ALERT("HeadroomAbsent",
+		"Prometheus scrapes no agent at all, so no other alert can fire: service discovery, a "
+		"NetworkPolicy or the name of the job changed, or the chart was removed."),
+	ALERT("HeadroomNodesWithoutAgent",
+		"More than 2 % of the nodes of a DaemonSet have had no ready agent for half an hour: "
+		"kubectl describe daemonset has the events."),
+	ALERT("HeadroomAgentNotReady",
+		"A pod of the agent has not been ready for half an hour: kubectl describe pod has the "
+		"events."),
+	ALERT("HeadroomRestarting",
+		"The agent started more than three times within an hour. The log of the previous run has "
+		"the reason: a low memory limit, no CPU, or a bug. All values survive."),
+	ALERT("HeadroomReleased",
+		"After headroom restore a tuner has only observed for a day: run headroom apply, or set "
+		"its mode to observe."),
+	ALERT("HeadroomImageWaiting",
+		"A configured image has been neither present nor failed for six hours: headroom images "
+		"has the reason."),
+	ALERT("HeadroomRolloutUnfinished",
+		"The nodes of a job have had different versions or configurations for six hours: finish "
+		"the roll-out, or undo it. headroom fleet shows the versions."),
 	{0},
 };
 

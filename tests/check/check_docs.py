@@ -5,6 +5,7 @@
 check_docs.py BUILD tree.headroom TABLES: as for check_source.py.
 """
 
+import json
 import os
 import re
 import runpy
@@ -105,6 +106,36 @@ def check_explain(tree):
         run = subprocess.run([tree.headroom, "explain", name], capture_output=True, text=True)
         if run.returncode != 0 or name not in run.stdout:
             yield f"headroom explain {name}: nothing about this {kind}"
+
+
+# The headings that commands print, badges of the page, and codes of DNS answers.
+PRINTED = re.compile(r'draw_(?:title|heading|shares|typed_lines)\(&?screen, "([^"%]+)"|COLOR_BOLD, "\\n([^"%\\]+)|put_badge\(out, "\w+", "([^"%]+)"\)|\[DNS_[A-Z]+\] = "([A-Z]+)"')
+
+
+def words_of_schema(schema):
+    """Its members, and the texts that they may be."""
+    for key, value in schema.items() if isinstance(schema, dict) else ():
+        yield from value if key == "properties" else ()
+        yield from (text for text in value if text and isinstance(text, str)) if key == "enum" else ()
+        yield from words_of_schema(value)
+    for value in schema if isinstance(schema, list) else ():
+        yield from words_of_schema(value)
+
+
+def check_words(tree):
+    """`explain` knows what views print: headings, members and values of JSON documents, values of options, alerts."""
+    where = {}
+    for path in (tree.documents / "schema.json", *sorted((tree.root / "packaging/schema").glob("*.json"))):
+        where |= dict.fromkeys(words_of_schema(json.loads(path.read_text())), path.name)
+    where |= dict.fromkeys(re.findall(r"- alert: (\w+)", tree.read("deploy/prometheus/rules.yaml")), "rules.yaml")
+    where |= dict.fromkeys(filter(None, tree.print_tables("words").splitlines()), "headroom top")
+    for path, text in tree.sources.items():
+        if path.parts[0] == "src":
+            where |= {next(filter(None, found)): path.name for found in PRINTED.findall(text)}
+    run = subprocess.run([tree.headroom, "explain", *where], capture_output=True, text=True)
+    for name in re.findall("^headroom: (.*): unknown(?: name)?: ", run.stderr, re.M):
+        yield f"{where[name]}: headroom explain does not know {name}"
+    print(f"{len(where)} words looked for")
 
 
 def check_limits(tree):
@@ -212,6 +243,7 @@ CHECKS = [
     check_shipped_links,
     check_sample,
     check_explain,
+    check_words,
     check_limits,
     check_prose,
     check_example,

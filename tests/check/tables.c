@@ -4,6 +4,7 @@
  * Prints the program's own tables for the checks:
  *   tables names             a line "KIND<tab>NAME" for each name that `explain` knows
  *   tables limits            "NAME<tab>USED<tab>MAX": limits and the files they are read from
+ *   tables words             the headings of the tables of `top` and of the page
  *   tables page              the status page of this node, in observe mode
  *   tables metrics made-up   the metrics of a made-up node with all kinds of data
  *   tables metrics node      the metrics of this node, in observe mode
@@ -91,6 +92,17 @@ static int print_node(bool page, bool openmetrics)
 	return r == 0 ? 0 : 1;
 }
 
+static void print_headings(void)
+{
+	for (size_t i = 0; tuner_table[i]; i++)
+		for (const struct table_view *view = tuner_table[i]->tables->view; view;
+			view = view->next)
+			for (const struct column *column = view->columns;
+				column->key || column->write; column++)
+				printf("%s\n%s\n", column->title ? column->title : "",
+					column->heading ? column->heading : "");
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "", *which = argc > 2 ? argv[2] : "";
@@ -116,5 +128,9 @@ int main(int argc, char **argv)
 		return print_node(false, openmetrics);
 	if (streq(what, "page"))
 		return print_node(true, false);
+	if (streq(what, "words")) {
+		print_headings();
+		return 0;
+	}
 	return 64;
 }

@@ -152,6 +152,12 @@ DEFECTS = {
         ({"headroom": ("exec", '[ "$2" = zen4 ] || exec'), "tables": "#!/bin/sh\nprintf 'limit\\tzen4\\nlimit\\tlimits\\n'"},
          ["headroom explain zen4: nothing about this limit"]),
     ],
+    check_docs.check_words: [
+        ({RULES: ("- alert: HeadroomDown", "- alert: HeadroomAway")}, ["rules.yaml: headroom explain does not know HeadroomAway"]),
+        ({"packaging/schema/common.json": ('"held_by": {', '"kept_by": {')}, ["common.json: headroom explain does not know kept_by"]),
+        ({"src/cli/x.c": LICENCE + 'draw_title(screen, "Odd things");\n'}, ["x.c: headroom explain does not know Odd things"]),
+        ({"tables": ("exec", '[ "$1" != words ] || echo oddness; exec')}, ["headroom top: headroom explain does not know oddness"]),
+    ],
     check_docs.check_limits: [
         ({"tables": ("exec", '[ "$1" != page ] || exit 0; [ "$1" != limits ] || { echo tcp-memory; exit; }; exec')},
          ["headroom page: nothing about the limit tcp-memory"]),

@@ -43,6 +43,8 @@ const struct limit_row dns_limits[] = {
 	{0},
 };
 
+#define RCODE(code, meaning) {(code), ENTRY_RCODE, (meaning), .source = "RFC 1035"}
+
 const struct help_entry dns_entries[] = {
 	{"budget/aws", ENTRY_BUDGET,
 		"1024 packets a second to the resolver, for each network interface: 169.254.169.253, "
@@ -166,6 +168,34 @@ const struct help_entry dns_entries[] = {
 		"Packets to the resolver over TLS, whose queries cannot be counted."),
 	WORD("verdict", ENTRY_COLUMN,
 		"The worst condition that is True for the resolver, in one word."),
+	RCODE("NOERROR", "The name exists."),
+	RCODE("NXDOMAIN", "The name does not exist. It is no failure: search lists cause many."),
+	RCODE("SERVFAIL", "The resolver could not find out: see DNSFailing."),
+	RCODE("REFUSED", "The resolver does not serve this client: see DNSFailing."),
+	RCODE("FORMERR", "The resolver did not understand the query: see DNSFailing."),
+	RCODE("NOTIMP", "The resolver does not know this kind of query: see DNSFailing."),
+	MEMBER("budget_bound",
+		"With upper, the use is at most budget_used, which adds up several network devices."),
+	MEMBER("budget_used",
+		"The largest used share of the resolver's budget within the last minute."),
+	MEMBER("dot_packets", "Packets over TLS, whose queries cannot be counted."),
+	MEMBER("expected", "Whether the forwarder is NodeLocal DNSCache, which should forward."),
+	MEMBER("in_second", "Queries of a client in the resolver's worst recent second."),
+	MEMBER("link_local",
+		"Packets a second to all link-local addresses of the cloud, which share one limit."),
+	MEMBER("malformed", "DNS queries that are too short, or whose question is not readable."),
+	MEMBER("minute_failed", "Answers of the last minute with an error."),
+	MEMBER("minute_queries", "Queries of the last minute."),
+	MEMBER("minute_responses", "Answers of the last minute."),
+	MEMBER("minute_unanswered", "Queries of the last minute without an answer."),
+	MEMBER("minute_unknown", "Queries of the last minute that were not followed."),
+	MEMBER("other_nxdomain_per_second",
+		"Answers NXDOMAIN in a second for names outside of the known search domains."),
+	MEMBER("over_lately_seconds", "Seconds over the budget; 0 once five minutes had none."),
+	MEMBER("packets_per_second", "Packets in the last second."),
+	MEMBER("peak_packets", "Packets of the busiest second within the last minute."),
+	MEMBER("truncated", "Answers with the flag TC: the client asks again over TCP."),
+	MEMBER("uplinks", "Network devices of the node, each of which has a link-local limit."),
 	{0},
 };
 

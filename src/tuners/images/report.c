@@ -18,6 +18,9 @@ const struct help_entry images_entries[] = {
 	WORD("ready", ENTRY_IMAGE_STATE, "The runtime has unpacked the image."),
 	WORD("moved", ENTRY_IMAGE_STATE,
 		"Another image of others has the name of an archive's image, and stays."),
+	MEMBER("bytes_done", "The bytes of an image that have come in."),
+	MEMBER("next_in_seconds", "The time until the agent tries the image again."),
+	MEMBER("size_bytes", "The size of an image."),
 	{0},
 };
 

@@ -131,6 +131,14 @@ static const struct help_entry entries[] = {
 	WORD("not-running", ENTRY_RUNTIME_STATE, "It is installed, and has no socket."),
 	WORD("Pods that run no container", ENTRY_COLUMN,
 		"Pods of the runtime that wait, for example for the image that is pulled."),
+	MEMBER("done", "The bytes of an image that have come in."),
+	MEMBER("bytes_per_second", "The rate at which an image or a layer comes in."),
+	MEMBER("manifest", "The digest of the manifest of an image that is pulled."),
+	MEMBER("offset", "The bytes of a layer that have come in."),
+	MEMBER("seconds_left", "The time until an image is complete, at its recent rate."),
+	MEMBER("still_seconds", "How long nothing of a layer has come in."),
+	MEMBER("url", "The address of a mirror."),
+	MEMBER("waiting", "Pods of the runtime that run no container yet."),
 	{0},
 };
 

@@ -277,9 +277,28 @@ static void storage_close(void *self, void *)
 	free(storage);
 }
 
+static const struct help_entry entries[] = {
+	MEMBER("attributed", "Whether the io controller of cgroups tells workloads apart."),
+	MEMBER("busiest_second", "Syncs in the busiest second of the last minute."),
+	MEMBER("model", "The name that a disk gives itself."),
+	MEMBER("queue_share",
+		"A workload's share of the time that requests spent in the disk's queue."),
+	MEMBER("read_bytes", "Bytes read since the start of the agent."),
+	MEMBER("read_bytes_per_second", "Bytes read in a second."),
+	MEMBER("read_requests", "Requests to read since the start of the agent."),
+	MEMBER("scheduler", "The I/O scheduler of a disk, as queue/scheduler in /sys/block."),
+	MEMBER("syncs_per_second", "Calls of fsync and similar in a second."),
+	MEMBER("window_syncs", "Syncs of the last five minutes: p50, p99 and worst are of these."),
+	MEMBER("write_bytes", "Bytes written since the start of the agent."),
+	MEMBER("write_bytes_per_second", "Bytes written in a second."),
+	MEMBER("write_requests", "Requests to write since the start of the agent."),
+	{0},
+};
+
 const struct tuner_tables storage_tables = {
 	.summary = "Measures the syncs of etcd and the like as they feel them, counts requests to "
 		   "disks by workload, and names who holds the queue; it sets nothing.",
+	.entries = entries,
 	.conditions = storage_conditions,
 	.metric_rows = metric_rows,
 	.capabilities = capabilities,

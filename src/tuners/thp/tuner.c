@@ -52,6 +52,8 @@ const struct config_option thp_options[] = {
 
 #define TRANSHUGE "Documentation/admin-guide/mm/transhuge.rst"
 
+#define VALUE(word, meaning) {(word), ENTRY_VALUE, (meaning), .source = TRANSHUGE}
+
 static const struct help_entry entries[] = {
 	{"thp.enabled", ENTRY_SETTING,
 		"Whether anonymous memory gets huge pages: always, madvise (where a process asks "
@@ -80,6 +82,18 @@ static const struct help_entry entries[] = {
 		"The switch of one page size for shared memory; it can override thp.shmem_enabled.",
 		.def = "never; inherit for the largest", .option = "thp.sizes",
 		.source = TRANSHUGE " (from Linux 6.11)"},
+	VALUE("always",
+		"All memory gets huge pages; in thp.defrag a page fault always waits for them."),
+	VALUE("madvise", "Only memory for which a process asks with madvise(2) gets huge pages."),
+	VALUE("never", "No memory gets huge pages."),
+	VALUE("inherit", "A page size has the value of thp.enabled, or of thp.shmem_enabled."),
+	VALUE("defer", "In thp.defrag: a page fault does not wait; kernel threads compact memory."),
+	VALUE("defer+madvise", "In thp.defrag: as defer, but memory with madvise(2) waits."),
+	VALUE("advise", "In thp.shmem_enabled: as madvise."),
+	VALUE("within_size",
+		"In thp.shmem_enabled: huge pages within the size of the file, and as madvise."),
+	VALUE("deny", "In thp.shmem_enabled: never, for all mounts, for an emergency."),
+	VALUE("force", "In thp.shmem_enabled: always, for all mounts, for a test."),
 	{0},
 };
 
