@@ -152,9 +152,9 @@ const struct cli_command cli_commands[] = {
 		"headroom fleet --prometheus http://prometheus:9090 --by profile"},
 	{"explain", cli_explain, "", "[NAME...]",
 		"a limit, setting, condition, reason, metric or key",
-		"Explains a limit, setting, condition, reason, metric, profile, configuration key "
-		"or any word that status prints: its meaning, unit, default and source. Without a "
-		"name it lists all names.",
+		"Explains a limit, setting, condition, reason, metric, profile, configuration key, "
+		"alert, member of a JSON document or any word that status prints: its meaning, unit, "
+		"default and source. Without a name it lists all names.",
 		"headroom explain neighbor/ipv4 NeighborTablePressure"},
 	{"check-config", cli_check_config, "", "[FILE...]",
 		"file:line:column: message, for every fault",
@@ -409,7 +409,7 @@ static int run(const struct cli_command *command, int argc, char **argv)
 	return flush_output(r);
 }
 
-/* Suggests a command that begins with the word, else one that knows it, else one near to it. */
+/* Suggests a command: it begins with the word, knows it as a name, or is near to it. */
 static int unknown_command(const char *name)
 {
 	size_t n;

@@ -169,7 +169,8 @@ const struct help_entry dns_entries[] = {
 	WORD("verdict", ENTRY_COLUMN,
 		"The worst condition that is True for the resolver, in one word."),
 	RCODE("NOERROR", "The name exists."),
-	RCODE("NXDOMAIN", "The name does not exist. It is no failure: search lists cause many."),
+	RCODE("NXDOMAIN",
+		"The name does not exist. Search lists cause many such answers, and DNSFailing does not count them."),
 	RCODE("SERVFAIL", "The resolver could not find out: see DNSFailing."),
 	RCODE("REFUSED", "The resolver does not serve this client: see DNSFailing."),
 	RCODE("FORMERR", "The resolver did not understand the query: see DNSFailing."),
@@ -195,7 +196,7 @@ const struct help_entry dns_entries[] = {
 	MEMBER("packets_per_second", "Packets in the last second."),
 	MEMBER("peak_packets", "Packets of the busiest second within the last minute."),
 	MEMBER("truncated", "Answers with the flag TC: the client asks again over TCP."),
-	MEMBER("uplinks", "Network devices of the node, each of which has a link-local limit."),
+	MEMBER("uplinks", "Network devices of the node. Each has a link-local limit of its own."),
 	{0},
 };
 
