@@ -33,7 +33,7 @@ CALLERS = {
         "src/runtime/images.c": "images_remove_file",
     },
     "records of originals, in the state directory": {
-        "src/apply/file.c": "open_kept file_keep file_sweep file_journal_store",
+        "src/apply/file.c": "open_kept file_keep file_sweep file_journal_open file_journal_store",
         "src/apply/file_transaction.c": "roll_back_file keep_original",
     },
     "records of values, and the lock, in the runtime directory": {"src/apply/values.c": "open_file value_store_open lock_acquire"},
