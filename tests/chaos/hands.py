@@ -202,7 +202,7 @@ class Hands:
             only = None
         self.node.run(owner, verb, only=only, crash=crash if verb in ("apply", "restore") else 0, env={"SHIFT_SIGNAL": str(number or 9)})
 
-    @step(first=VERBS[:2], second=VERBS, stop_at=[1, 2, 3, 5, 8], crash=[0, 0, 2, 5])
+    @step(first=VERBS[:2], second=VERBS, stop_at=[1, 2, 3, 5, 8, 12], crash=[0, 0, 2, 5])
     def two_commands(self, first: str, second: str, stop_at: int, crash: int) -> None:
         """The second command runs while the first one is stopped before a change."""
         if self.world.fuse >= 0:

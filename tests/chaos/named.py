@@ -297,6 +297,11 @@ NAMED: dict[str, Steps] = {
         ("cut_apply_short", {"name": "vm.max_map_count"}),
         run("restore"),
     ],
+    "an_apply_during_a_restore_loses_no_original": [
+        run("apply"),
+        ("two_commands", {"first": "restore", "second": "apply", "stop_at": 12, "crash": 0}),
+        run("restore"),
+    ],
     "records_of_another_boot_are_not_originals": [
         ("set_value", {"name": "vm.swappiness", "pick": 2}),
         run("apply"),

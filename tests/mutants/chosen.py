@@ -116,6 +116,7 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
 
 # The named histories to begin with, because they break the promise: a run is over sooner.
 FIRST = {
+    "second-agent": "an_apply_during_a_restore_loses_no_original",
     "restart-during-a-pull": "a_restart_with_when_idle_waits_for_a_pull",
     "restart-with-a-refused-file": "a_file_that_others_break_after_a_write_restarts_nothing",
     "transfers-after-restore": "a_pull_ends_with_a_restore",
