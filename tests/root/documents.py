@@ -63,14 +63,15 @@ def example(schema: Any, file: str) -> Any:
 
 
 MISSING = object()
-OTHERS = (MISSING, None, -7, 1e300, "no-such-word", "", [1], {"a": 1}, [], {})
+OTHERS = (MISSING, None, -1e300, "no-such-word", [1], {"a": 1})
+AT_ONCE = 8  # each document has every eighth member as another one
 
 
-def places(document: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of each member of a document."""
+def places(document: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], bool]]:
+    """The path of each member of a document, and whether it has members itself."""
     members = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     for key, value in members:
-        yield (*at, key)
+        yield (*at, key), bool(value) and isinstance(value, (dict, list))
         yield from places(value, (*at, key))
 
 
@@ -80,20 +81,24 @@ def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
         return value
     copy = dict(document) if isinstance(document, dict) else list(document)
     if value is MISSING and len(path) == 1:
-        del copy[path[0]]
+        copy[path[0]] = None
+        if isinstance(copy, dict):
+            del copy[path[0]]
     else:
         copy[path[0]] = changed(copy[path[0]], path[1:], value)
     return copy
 
 
 def mutated(document: Any) -> Iterator[Any]:
-    """Documents of a program of another version: in each, one member of each part is another one."""
-    parts = {key: list(places(document[key], (key,))) for key in document}
+    """Documents of a program of another version: members are missing, or have other types and words."""
+    all_places = list(places(document))
+    leaves = [path for path, has_members in all_places if not has_members]
+    inner = [[path for path, has_members in all_places if has_members and path[0] == key] for key in document]
+    groups = [leaves[at::AT_ONCE] for at in range(AT_ONCE)]
+    groups += [[paths[at] for paths in inner if at < len(paths)] for at in range(max(map(len, inner)))]
     for value in OTHERS:
-        yield {} if value is MISSING else dict.fromkeys(document, value)
-        for at in range(max(map(len, parts.values()))):
+        for group in groups:
             one = document
-            for paths in parts.values():
-                if at < len(paths):
-                    one = changed(one, paths[at], value)
+            for path in group:
+                one = changed(one, path, value)
             yield one

@@ -50,12 +50,11 @@ STATUS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_no_command_crashes_on_a_status_of_another_version(serve: Serve, run: Run, directory: Path, part: int) -> None:  # noqa: F811
+def test_no_command_crashes_on_a_status_of_another_version(serve: Serve, run: Run, directory: Path) -> None:  # noqa: F811
     faulty = directory / "faulty.yaml"
     faulty.write_text("mode: [\n")
     commands = [[word.format(faulty=faulty) for word in command] for command in STATUS]
-    for document in [status(), [], 1, "x", [status()], *mutated(status())][part::4]:
+    for document in [status(), [], 1, "x", [status()], *mutated(status())]:
         serve(document)
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda command: assert_no_crash(run, document, *command), commands))
@@ -65,7 +64,7 @@ def test_no_command_crashes_on_a_status_of_another_version(serve: Serve, run: Ru
 @pytest.mark.parametrize("part", range(2))
 def test_doctor_does_not_crash_on_a_status_of_another_version(serve: Serve, run: Run, directory: Path, part: int) -> None:  # noqa: F811
     documents = [{}, status(), *mutated({key: status()[key] for key in ("node", "tuners", "conditions", "findings", "limits", "settings")})]
-    for document in documents[part::12]:
+    for document in documents[part::8]:
         serve(document)
         for command in (("doctor",), ("doctor", "--json"), ("doctor", "--bundle", str(directory / "bundle.tar.gz"))):
             assert_no_crash(run, document, *command)
@@ -79,7 +78,7 @@ def test_no_incident_of_another_version_crashes_its_view(run: Run, directory: Pa
     for document in [whole, *mutated({"incident": whole["incident"], "line": whole["lines"][0]})]:
         lines = [document.get("incident"), document.get("line"), document.get("line")]
         (place / f"{ID}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        for command in (("incidents", ID), ("incidents",), ("incidents", "--json"), ("incidents", ID, "--json")):
+        for command in (("incidents", ID), ("incidents",)):
             assert_no_crash(run, document, *command)
 
 
