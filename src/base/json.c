@@ -233,7 +233,7 @@ void json_append_losses(const cJSON *losses, char *text, size_t size)
 	const cJSON *loss;
 
 	cJSON_ArrayForEach (loss, losses) {
-		if (!cJSON_IsNumber(loss) || loss->valuedouble <= 0)
+		if (!loss->string || !cJSON_IsNumber(loss) || loss->valuedouble <= 0)
 			continue;
 		text_append(text, size, "%s%s %.0f", between, loss->string, loss->valuedouble);
 		between = ", ";
