@@ -645,7 +645,7 @@ static bool update_finding(struct open_incident *open, const struct finding *fin
 
 	free(open->finding);
 	open->finding = document;
-	open->about = instance_object(&finding->instance);
+	open->object_hash = instance_object(&finding->instance);
 	finding_text(finding, open->text, sizeof(open->text));
 	return is_changed;
 }
@@ -824,7 +824,8 @@ static const struct finding *finding_of(
 	for (size_t i = 0; open->id[0] && i < list->n; i++) {
 		finding_id(&list->findings[i], id);
 		if (streq(id, open->object) &&
-			!is_other_object(open->about, instance_object(&list->findings[i].instance)))
+			!is_other_object(
+				open->object_hash, instance_object(&list->findings[i].instance)))
 			return &list->findings[i];
 	}
 	return NULL;
@@ -859,7 +860,7 @@ static void end_incident(
 static void check_finding(struct recorder *recorder, const struct finding *finding, uint64_t now)
 {
 	char id[FINDING_ID_MAX], text[FINDING_TEXT_MAX];
-	const uint64_t about = instance_object(&finding->instance);
+	const uint64_t object_hash = instance_object(&finding->instance);
 	struct recorded_finding *seen;
 	struct open_incident *open;
 	bool is_near = finding->unit && finding_share(finding) * 100 >= NEAR_PERCENT;
@@ -870,17 +871,17 @@ static void check_finding(struct recorder *recorder, const struct finding *findi
 		return;
 	finding_id(finding, id);
 	seen = seen_before(recorder, hash_text(HASH_START, id));
-	if (is_other_object(seen->about, about))
+	if (is_other_object(seen->object_hash, object_hash))
 		*seen = (struct recorded_finding){.id_hash = seen->id_hash};
 	is_first = seen->last_us == 0 || now - seen->last_us > QUIET_US;
 	goes_on = finding->times > seen->times || finding->full_us > seen->full_us;
 	becomes_near = is_near && !seen->is_near;
 	open = find_open(recorder, id);
-	if (open && is_other_object(open->about, about))
+	if (open && is_other_object(open->object_hash, object_hash))
 		end_incident(recorder, steal(open), "replaced", now);
 	is_again = goes_on && !open && now - seen->begun_us >= AGAIN_US;
-	*seen = (struct recorded_finding){seen->id_hash, about, finding->times, finding->full_us,
-		now, seen->begun_us, is_near};
+	*seen = (struct recorded_finding){seen->id_hash, object_hash, finding->times,
+		finding->full_us, now, seen->begun_us, is_near};
 	if (open && goes_on)
 		open->last_us = now;
 	if (!is_first && !becomes_near && !is_again)

@@ -51,7 +51,7 @@ struct ring {
 /* A finding at the last tick. */
 struct recorded_finding {
 	uint64_t id_hash;
-	uint64_t about;          /* instance_object() */
+	uint64_t object_hash;    /* instance_object() */
 	uint64_t times, full_us; /* its numbers then */
 	uint64_t last_us;        /* CLOCK_MONOTONIC: when it was last seen to happen */
 	uint64_t begun_us;       /* the same: when its last incident began */
@@ -74,7 +74,7 @@ struct open_incident {
 	bool is_begun;                        /* it has a file */
 	char text[FINDING_TEXT_MAX];          /* as last rendered */
 	char *finding;                        /* the same as JSON; NULL: none; owned */
-	uint64_t about;                       /* instance_object() of the finding */
+	uint64_t object_hash;                 /* instance_object() of the finding */
 	uint64_t began_us, last_us, users_us; /* CLOCK_MONOTONIC */
 };
 
