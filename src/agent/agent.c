@@ -869,8 +869,11 @@ int agent_run(const struct core_options *options)
 	bool serves = false;
 	int r;
 
-	/* One arena: the threads need no heaps of their own. */
-	mallopt(M_ARENA_MAX, 1);
+	/*
+	 * Few arenas: the threads need no heaps of their own. But an idle thread that loses its CPU
+	 * within malloc() holds the lock of its arena, and the loop must not wait for that.
+	 */
+	mallopt(M_ARENA_MAX, 4);
 	/*
 	 * Large blocks come from mmap(2): unused parts take no memory, and freed ones leave no
 	 * holes. The blocks of a scrape and of its compression are smaller.
