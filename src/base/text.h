@@ -70,8 +70,8 @@ void latency_text(double seconds, char out[static TIME_TEXT_MAX]);
 #define UTF8_REPLACEMENT "\xef\xbf\xbd"
 
 /*
- * Returns the next character and moves text past it: U+FFFD for an invalid one, and a question mark
- * for one that text_make_printable() replaces, except for ends of lines and tabs.
+ * Returns the next character and moves text past it: U+FFFD for an invalid character, and a
+ * question mark for each that text_make_printable() replaces, except for ends of lines and tabs.
  */
 const char *utf8_next(const char **text, size_t *len);
 

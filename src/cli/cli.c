@@ -606,7 +606,7 @@ int node_documents(const struct cli *cli, struct cli_config given, bool watch, c
 		fputs(text ? text : "", metrics);
 	}
 	if (!answer)
-		return cli_fail("agent", "the answer is no JSON object");
+		return cli_fail("agent", "the answer is not a JSON object");
 	json_make_lines_printable(answer, "keep");
 	*status = steal(answer);
 	return EXIT_OK;

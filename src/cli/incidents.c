@@ -153,7 +153,7 @@ static struct sparks read_sparks(const cJSON *lines)
 	return all;
 }
 
-/* Returns the largest use of those that a column of a narrow screen stands for. */
+/* Returns the largest use of the seconds in a column of a narrow screen. */
 static double use_in(const struct spark *spark, int column, int columns)
 {
 	double used = -1;

@@ -241,7 +241,7 @@ extern const struct profile profile_table[];
 extern const char *const profile_choices[];
 extern const struct profile_row profile_rows[];
 
-/* What the sysctls of the profiles are. A row without a name ends the table. */
+/* The meaning of each sysctl of the profiles. A row without a name ends the table. */
 struct profile_sysctl {
 	const char *name, *help;
 };

@@ -33,7 +33,7 @@ static bool is_counted_anew(const struct limit_reading *before, const struct lim
 	return !is_equal;
 }
 
-/* counted: what was used when the reading's users were counted. */
+/* counted: the use when the reading's users were counted. */
 static void observe_peak(struct limit_peak *peak, const struct limit_reading *reading,
 	uint64_t counted, uint64_t now)
 {

@@ -19,7 +19,7 @@
 #define MARK        "agent.json"
 #define SMALL_MAX   (1024 * 1024) /* for MARK and COUNTS */
 #define DAYS_MAX    7             /* in COUNTS */
-#define OBJECTS_MAX 64            /* in a day, of what is not recorded; the others are one */
+#define OBJECTS_MAX 64            /* in a day that are not recorded; the others are one */
 #define CAUSES_MAX  256           /* in a day; the others are one */
 
 /* More than any first or last line. */
@@ -108,7 +108,7 @@ static cJSON *member_of(cJSON *parent, const char *name, int max)
 		is_full && !cJSON_GetObjectItemCaseSensitive(parent, name) ? "other" : name);
 }
 
-/* Returns today's counts. Those of other days keep what was not recorded. */
+/* Returns today's counts. Other days keep only the incidents that were not recorded. */
 static cJSON *today_of(cJSON *counts)
 {
 	char today[TIME_TEXT_MAX];

@@ -43,9 +43,9 @@
 int incidents_lock(const char *directory);
 
 /*
- * Begins a file with text: whole lines. cause is who is charged, so that one who provokes incidents
- * does not mute those of others. Returns 0; -EDQUOT after the incidents of a day, and -ENOSPC below
- * INCIDENTS_FREE_MIN, both counted; or -errno.
+ * Begins a file with text: whole lines. cause is who is charged, so that a user who provokes
+ * incidents does not mute others. Returns 0; -EDQUOT after the incidents of a day, and -ENOSPC
+ * below INCIDENTS_FREE_MIN, both counted; or -errno.
  */
 int incident_begin(const char *directory, const char *id, const char *object, const char *cause,
 	const char *text);

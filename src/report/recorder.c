@@ -29,7 +29,7 @@
 #define USERS_EVERY_US (5 * USEC_PER_SEC)
 #define NEAR_PERCENT   99
 
-/* More steps are waiting: the disk hangs. It is more than those of a second. */
+/* More steps are waiting: the disk hangs. A second has fewer. */
 #define STEPS_MAX (FINDINGS_MAX + 4 * OPEN_SLOTS)
 
 /* Attempts to lock the directory: another agent records until it ends. */
@@ -895,7 +895,7 @@ static void check_finding(struct recorder *recorder, const struct finding *findi
 		finding, text, now);
 }
 
-/* Adds what has happened in this second. The first second is in the file already. */
+/* Adds the events of this second. The first second is in the file already. */
 static void put_second(FILE *out, const struct recorder *recorder, struct open_incident *open,
 	const struct finding *finding, uint64_t now)
 {

@@ -125,7 +125,7 @@ enum name_match names_match(const struct help_entry *entries, size_t n, const ch
 void names_each(const struct help_entry *entries, size_t n,
 	void (*take)(void *data, const char *name), void *data);
 
-/* Offers all these, then the words of which names consist; only those that accepts() takes. */
+/* Offers all names, then the words in them, if accepts() takes them. */
 struct suggestion;
 void names_suggest(const struct help_entry *entries, size_t n, const char *word,
 	bool (*accepts)(const char *name), struct suggestion *nearest);

@@ -174,6 +174,7 @@ def test_the_api_server_accepts_chart_and_kustomization(cluster: Cluster) -> Non
         cluster.kubectl("apply", "--filename=-", stdin=json.dumps(crd))
     cluster.kubectl("apply", "--kustomize", str(KUSTOMIZE / "namespace"))
     until(lambda: "monitoring" in cluster.kubectl("api-versions"), "the API server knows the kinds of Prometheus")
+    until(lambda: cluster.kubectl("get", "serviceaccount", "default", "--ignore-not-found", *IN), "the namespace has its account")
     profile = "profiles[0].name=etcd,profiles[0].nodeSelector.role=etcd,profiles[0].config.profile=etcd"
     everything = f"{profile},podMonitor.enabled=true,prometheusRule.enabled=true,networkPolicy.enabled=true,dashboard.enabled=true,config.http.listen=0.0.0.0:9999"
     service = everything.replace("podMonitor", "serviceMonitor")

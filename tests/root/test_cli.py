@@ -272,7 +272,7 @@ def script_of(shell: str, installed: str) -> Path:
     return next(p for p in (Path(BIN).parents[1] / "packaging" / f"headroom.{shell}", Path("/usr/share") / installed) if p.exists())
 
 
-# How each shell begins, and what it reads before the line.
+# The command of each shell, and the line that it reads first.
 SHELLS = {
     "bash": (["bash", "--norc", "-i"], "bash-completion/completions/headroom", ". {}"),
     "zsh": (["zsh", "-f", "-i"], "zsh/vendor-completions/_headroom", "autoload -U compinit; compinit -D -u; unsetopt beep; . {} 2>/dev/null; compdef _headroom headroom"),

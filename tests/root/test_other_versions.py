@@ -14,7 +14,7 @@ from conftest import Run
 from documents import SCHEMA, example, mutated
 from test_screen import Serve, fixture_serve  # noqa: F401
 
-# What a document says, so that readers look at all of its parts.
+# A document with these values makes readers look at all of its parts.
 KNOWN = {"tuner": "sysctl", "slug": "pids", "type": "LimitReached", "condition": "LimitReached", "status": "True", "state": "failed", "unit": "bytes"}
 ID = "20260101T000000Z-pids"
 

@@ -369,7 +369,7 @@ static void name_netns(
 	set_text(workload->id, workload->name);
 }
 
-/* Containers may share a namespace: the first of their cgroups is of the one that made it. */
+/* Containers may share a namespace: the oldest of their cgroups made it. */
 static const struct limit_use *oldest_of(const struct limit_use *uses, size_t n)
 {
 	const struct limit_use *oldest = uses;

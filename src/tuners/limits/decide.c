@@ -242,7 +242,7 @@ static uint64_t count_hits(const struct row_input *in, const struct limit_instan
 
 	if (!counts_hits(in->row))
 		return 0;
-	/* The inode of the namespace belongs to another one: what it refused counts from now on. */
+	/* The inode belongs to another namespace now: its refusals count from here. */
 	if (instance->hits < known->hits)
 		known->lately = known->begun_us = 0;
 	if (in->memory->seen && instance->hits > known->hits)
