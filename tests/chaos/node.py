@@ -271,7 +271,7 @@ class Node:
         try:
             header = (RUN / "values").read_bytes()[:512]
             boot = BOOT_ID.read_text().strip().encode()
-            if header[24:64].rstrip(b"\0") == boot and (owner := header[64:].split(b"\0")[0].decode()):
+            if header[24:64].split(b"\0")[0] == boot and (owner := header[64:].split(b"\0")[0].decode()):
                 return owner
         except OSError:
             pass
