@@ -303,6 +303,8 @@ static const char runtime[] =
 	" \"max_concurrent_downloads\": \"10\", \"pulls\": [{\"bytes_per_second\": 2500000}],"
 	" \"store\": {\"directory\": \"/var/lib/c\", \"driver\": \"vfs\", \"filesystem\": \"ext4\","
 	" \"size\": 1000, \"used\": 900, \"warnings\": [\"copies <every> layer\"]}},"
+	" {\"name\": \"cri-o\", \"state\": \"answers\", \"store\": {\"directory\": \"/var/lib/d\", \"driver\": \"\","
+	" \"filesystem\": \"xfs\", \"size\": 1000, \"used\": 500}},"
 	" {\"name\": \"docker\", \"state\": \"asked\"}]}";
 
 static bool asked_trusted;
@@ -337,7 +339,8 @@ TEST(resolvers_and_runtimes_have_tables_without_query_names)
 {
 	EXPECT_VIEWS(dns, runtime, "10.0.0.2", "upstream", "1024 packets/s", "400 µs", "21 ms",
 		"pod shop/&lt;b&gt;cart? 700 of 1500", "containerd", "1.6.20", "1 layer, 2.5 MB/s",
-		"90 % full", "copies &lt;every&gt; layer", "!>docker<", "!secret.example",
+		"/var/lib/c (vfs, ext4) 90 % full", "/var/lib/d (xfs) 50 % full",
+		"copies &lt;every&gt; layer", "!>docker<", "!secret.example",
 		/* Resolvers without queries are in a closed section. */
 		"<a href=\"/?paused#servers\">1 idle</a>",
 		"<polyline points=\"0,19.0 2,10.0 3,1.0 \"/>");

@@ -21,12 +21,13 @@ static void write_pulls(const cJSON *runtime, char *text, size_t size)
 static void write_store(const cJSON *runtime, char *text, size_t size)
 {
 	const cJSON *store = json_at(runtime, "store"), *warning;
+	const char *driver = json_text_at(store, "driver"); /* containerd says none */
 	char share[SHARE_MAX];
 
 	if (!cJSON_IsObject(store))
 		return;
-	snprintf(text, size, "%s (%s, %s) %s full", json_text_at(store, "directory"),
-		json_text_at(store, "driver"), json_text_at(store, "filesystem"),
+	snprintf(text, size, "%s (%s%s%s) %s full", json_text_at(store, "directory"), driver,
+		driver[0] ? ", " : "", json_text_at(store, "filesystem"),
 		share_text(json_number_at(store, "used") / MAX(json_number_at(store, "size"), 1.0),
 			share));
 	cJSON_ArrayForEach (warning, json_at(store, "warnings"))
