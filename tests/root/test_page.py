@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The status page in a browser: narrow and wide, light and dark; its anchors, its history and events.
 
-PICTURES=DIRECTORY keeps pictures. packaging/page.png is one of them.
+PICTURES=DIRECTORY keeps pictures. packaging/page.png is the page of a node of tests/e2e while a pod fills the neighbour table.
 """
 
 import os
