@@ -870,11 +870,6 @@ int agent_run(const struct core_options *options)
 	int r;
 
 	/*
-	 * Few arenas: the threads need no heaps of their own. But an idle thread that loses its CPU
-	 * within malloc() holds the lock of its arena, and the loop must not wait for that.
-	 */
-	mallopt(M_ARENA_MAX, 4);
-	/*
 	 * Large blocks come from mmap(2): unused parts take no memory, and freed ones leave no
 	 * holes. The blocks of a scrape and of its compression are smaller.
 	 */
@@ -889,6 +884,12 @@ int agent_run(const struct core_options *options)
 	}
 	if (load_first(&agent, options, &config) < 0)
 		return 1;
+	/*
+	 * The threads need no heaps of their own. But those of TLS and passwords are idle: one that
+	 * loses its CPU within malloc() holds the lock of its heap, and the loop must not wait for
+	 * that. glibc keeps the first number that it needs, so a later web_config changes nothing.
+	 */
+	mallopt(M_ARENA_MAX, config_text(config, "http.web_config")[0] ? 4 : 1);
 	r = sd_event_new(&agent.event);
 	if (r >= 0)
 		r = core_open(&agent.core, options, agent.event, config);

@@ -546,6 +546,7 @@ def test_the_kubelets_drop_ins_are_seen_and_its_garbage_collection_spares_pins(c
         drop_in.unlink()
         cluster.start_kubelet()
         cluster.kubectl("delete", "pod", "tools", "--now")
+    until(lambda: ARCHIVED in cluster.ctr("images", "ls", "--quiet").stdout, "a collected image is loaded again", 0.5, 120)
 
 
 def test_a_canary_of_another_release_takes_over_its_node_and_gives_it_back(cluster: Cluster) -> None:
