@@ -33,6 +33,15 @@ static bool is_counted_anew(const struct limit_reading *before, const struct lim
 	return !is_equal;
 }
 
+static uint64_t sum_of_users(const struct limit_reading *reading)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < reading->n_top; i++)
+		sum += reading->top[i].used;
+	return sum;
+}
+
 /* counted: the use when the reading's users were counted. */
 static void observe_peak(struct limit_peak *peak, const struct limit_reading *reading,
 	uint64_t counted, uint64_t now)
@@ -114,10 +123,10 @@ void limit_observe(struct limit *limit, const struct limit_reading *reading, uin
 		limit->hits_before = reading->hits;
 	if (limit->rate < RATE_MIN)
 		limit->steady_at_us = now;
-	/* They were counted between the two readings. */
+	/* They were counted between the two readings, and at least what they have was used then. */
 	if (is_counted_anew(&limit->now, reading))
-		limit->counted =
-			limit->seen_at_us ? MIN(limit->now.used, reading->used) : reading->used;
+		limit->counted = MAX(sum_of_users(reading),
+			limit->seen_at_us ? MIN(limit->now.used, reading->used) : reading->used);
 	limit_release(limit);
 	limit->now = *reading;
 	limit->now.top = NULL;

@@ -197,6 +197,21 @@ LIMIT_TEST(a_peak_names_nobody_who_was_counted_when_less_was_used)
 	limit_release(limit);
 }
 
+LIMIT_TEST(a_peak_names_who_reached_it_between_two_readings)
+{
+	struct limit_user user = {.used = 1};
+	struct limit_reading reading = {
+		.name = "x", .used = 3, .max = 100, .top = &user, .n_top = 1};
+
+	limit_observe(limit, &reading, 1 * SECOND);
+	reading.used = 90;
+	user.used = 85;
+	limit_observe(limit, &reading, 2 * SECOND);
+	assert_int_equal(limit->peak.n_top, 1);
+	assert_int_equal(limit->peak.top[0].used, 85);
+	limit_release(limit);
+}
+
 LIMIT_TEST(the_peak_of_a_flow_has_its_name_and_the_users_of_the_busiest_second)
 {
 	struct limit_user top[] = {{.used = 3}, {.used = 8}, {.used = 1}};
