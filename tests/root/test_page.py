@@ -7,6 +7,7 @@ PICTURES=DIRECTORY keeps pictures. packaging/page.png is the page of a node of t
 import os
 import re
 import struct
+import zlib
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -263,7 +264,10 @@ def test_the_last_hour_survives_a_restart(agent: Start) -> None:
     at = data.index(name.encode() + b"\0")
     minute = struct.unpack_from("=Q", data, at + 64)[0]
     # A value of half an hour ago, as an agent that ran then has kept it.
-    path.write_bytes(data[: at + 72 + 8 * ((minute - 30) % 60)] + struct.pack("=Q", 4243) + data[at + 80 + 8 * ((minute - 30) % 60) :])
+    slot = at + 72 + 8 * ((minute - 30) % 60)
+    data = data[:slot] + struct.pack("=Q", 4243) + data[slot + 8 :]
+    # The header is the boot, a checksum of the rest, and the size of an element.
+    path.write_bytes(data[:124] + struct.pack("=I", zlib.crc32(data[136:])) + data[128:])
     one = agent("mode: observe\n")
     until(lambda: any(limit["name"] == name for limit in one.status()["limits"]), "limits")
     after = one.limit(name)["history"]
