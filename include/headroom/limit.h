@@ -80,7 +80,7 @@ struct limit_peak {
 struct limit {
 	struct limit_reading now;
 	struct limit_peak peak;
-	uint64_t counted;     /* what was used when now.top was counted */
+	uint64_t counted;     /* the use when now.top was counted */
 	uint64_t hits_before; /* hits from boot to the first reading */
 	double rate;          /* smoothed growth of used, per second */
 	/* CLOCK_MONOTONIC; 0: never. */

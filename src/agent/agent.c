@@ -885,9 +885,9 @@ int agent_run(const struct core_options *options)
 	if (load_first(&agent, options, &config) < 0)
 		return 1;
 	/*
-	 * The threads need no heaps of their own. But those of TLS and passwords are idle: one that
-	 * loses its CPU within malloc() holds the lock of its heap, and the loop must not wait for
-	 * that. glibc keeps the first number that it needs, so a later web_config changes nothing.
+	 * The threads need no heaps of their own. But TLS and passwords have idle threads: a thread
+	 * without CPU within malloc() holds the lock of its heap, and the loop must not wait for
+	 * it. glibc keeps the first number that it needs, so a later web_config changes nothing.
 	 */
 	mallopt(M_ARENA_MAX, config_text(config, "http.web_config")[0] ? 4 : 1);
 	r = sd_event_new(&agent.event);

@@ -411,7 +411,7 @@ static int set_toml(const struct editor *editor, const struct runtime_driver *dr
 	return first < 0 ? first : -EINVAL;
 }
 
-/* Reads the value of a key as a tuner reads it. null is no value; neither is an empty list. */
+/* Reads the value of a key as a tuner reads it. null and an empty list give an empty text. */
 static void read_value(const struct file_bytes *text, const struct file_change *change,
 	char value[static SETTING_VALUE_MAX])
 {

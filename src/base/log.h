@@ -48,7 +48,7 @@ extern const struct log_kind_row {
 	const char *help;
 } log_kinds[LOG_KINDS];
 
-/* What a line is about, for programs that read the log. Each text may be NULL or empty. */
+/* The subject of a line, for programs that read the log. Each text may be NULL or empty. */
 struct log_fields {
 	enum log_kind kind;
 	const char *condition, *reason, *limit, *workload;

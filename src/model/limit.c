@@ -123,7 +123,7 @@ void limit_observe(struct limit *limit, const struct limit_reading *reading, uin
 		limit->hits_before = reading->hits;
 	if (limit->rate < RATE_MIN)
 		limit->steady_at_us = now;
-	/* They were counted between the two readings, and at least what they have was used then. */
+	/* They were counted between the two readings. The use then was at least their sum. */
 	if (is_counted_anew(&limit->now, reading))
 		limit->counted = MAX(sum_of_users(reading),
 			limit->seen_at_us ? MIN(limit->now.used, reading->used) : reading->used);

@@ -711,7 +711,7 @@ def dead_node(cluster: Cluster, name: str) -> None:
     room = {"cpu": "64", "memory": "256Gi", "pods": "500"}
     cluster.kubectl("patch", "node", name, "--subresource=status", "--patch", json.dumps({"status": {"capacity": room, "allocatable": room}}))
     taints = ("get", "node", name, "--output=jsonpath={.spec.taints}")
-    # A new node is not ready, and has no taint for a moment after that.
+    # A new node loses its taint for a moment before it becomes unreachable.
     until(lambda: "unreachable" in cluster.kubectl(*taints), "the node is known to be dead", timeout=120)
 
 

@@ -244,7 +244,7 @@ static const struct call *find_call(long nr)
 
 /*
  * The errors that this call can have: opening a file for reading needs no room, and neither does
- * /proc. Of calls with many purposes only some can fail.
+ * /proc. A call with many purposes fails for some of them only.
  */
 static const char *errors_of(
 	const struct call *call, const struct seccomp_notif *asked, const char *object)
