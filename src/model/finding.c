@@ -498,9 +498,17 @@ static bool is_known(
 	return false;
 }
 
-static bool lacks_first_name(const struct finding *finding)
+/* What the log can say of the first user. It has a line for each step up. */
+enum known_user { USER_UNKNOWN, USER_NETNS, USER_ID, USER_NAME };
+
+static enum known_user known_user_of(const struct finding *finding)
 {
-	return finding->n_who > 0 && workload_lacks_name(&finding->who[0].workload);
+	if (finding->knows == WHO_UNKNOWN)
+		return USER_UNKNOWN;
+	if (is_first_unnamed(finding))
+		return USER_NETNS;
+	return finding->n_who > 0 && workload_lacks_name(&finding->who[0].workload) ? USER_ID
+										   : USER_NAME;
 }
 
 void findings_observe(struct finding_list *list, const char *tuner, struct proposal *proposal,
@@ -511,8 +519,7 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 	for (size_t i = 0; i < list->n; i++) {
 		struct finding *finding = &list->findings[i];
 		struct finding *reading = reading_of(proposal, finding);
-		bool was_unknown = finding->knows == WHO_UNKNOWN;
-		bool was_unnamed = lacks_first_name(finding);
+		enum known_user before = known_user_of(finding);
 
 		/* It has become another problem, such as a limit that was nearly reached before. */
 		if (streq(finding->tuner, tuner) && is_other(finding, reading)) {
@@ -529,8 +536,7 @@ void findings_observe(struct finding_list *list, const char *tuner, struct propo
 		if (finding->phase != FINDING_OVER && finding->severity > finding->highest) {
 			finding->highest = finding->severity;
 			news(userdata, finding, FINDING_ROSE);
-		} else if ((was_unknown && finding->knows == WHO_KNOWN) ||
-			   (was_unnamed && finding->n_who > 0 && !lacks_first_name(finding))) {
+		} else if (known_user_of(finding) > before) {
 			news(userdata, finding, FINDING_NAMED);
 		}
 		list->findings[kept++] = *finding;

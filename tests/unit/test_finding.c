@@ -157,6 +157,27 @@ LIST_TEST(users_that_are_counted_later_are_news_once)
 	assert_int_equal(fixture->news[FINDING_NAMED], 1);
 }
 
+/* A pod may be known as a namespace first, then by its id, and then by its name. */
+LIST_TEST(each_better_name_of_the_first_user_is_news)
+{
+	static const struct workload known[] = {
+		{.kind = WORKLOAD_NETNS, .name = "4026532384", .id = "4026532384"},
+		{.kind = WORKLOAD_POD, .name = "6adcf856", .id = "6adcf856-abe3"},
+		{.kind = WORKLOAD_POD, .namespace = "shop", .name = "api", .id = "6adcf856-abe3"},
+	};
+
+	(void)find(fixture, "neighbor/ipv4", 100, FINDING_HAPPENS);
+	poll_ends(fixture, 1);
+	for (unsigned i = 0; i < 2 * ARRAY_SIZE(known); i++) {
+		struct limit_user user = {.workload = known[i / 2], .used = 90};
+
+		finding_user_add(find(fixture, "neighbor/ipv4", 100, FINDING_HAPPENS), &user);
+		poll_ends(fixture, 1);
+		assert_int_equal(fixture->news[FINDING_NAMED], i / 2 + 1);
+	}
+	assert_int_equal(fixture->news[FINDING_BEGAN], 1);
+}
+
 LIST_TEST(unknown_users_are_named_after_the_maximum_was_raised)
 {
 	struct finding *finding;
