@@ -48,9 +48,9 @@ class Counts:
 class Session:
     """One node for many histories."""
 
-    def __init__(self) -> None:
+    def __init__(self, bpf: bool = True) -> None:
         self.log = open(os.environ["CHAOS_LOG"], "w") if "CHAOS_LOG" in os.environ else None
-        self.node = Node(World())
+        self.node = Node(World(bpf))
         self.counts = Counts()
         self.trace: list[tuple[str, dict[str, Any]]] = []
         self.digest = hashlib.sha256()
@@ -141,7 +141,7 @@ def tell(session: Session, out: Out, what: str, why: Exception) -> int:
     if not isinstance(why, (Violation, hypothesis.errors.Flaky)):
         traceback.print_exc()
     steps, text = session.failure or (session.trace, f"{type(why).__name__}: {why}")
-    heading = f"{what}: {text.splitlines()[0][:300]}"
+    heading = f"{what}: {text.splitlines()[0][:1500]}"
     text_of_script = script(heading, steps)
     path = out.write(f"history-{what.split()[-1]}.py", text_of_script)
     again = "" if isinstance(why, Violation) else f" ({type(why).__name__})"
@@ -208,6 +208,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--fixed", type=int, nargs="*", default=[])
     parser.add_argument("--histories", type=int, default=20, help="for each seed")
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--without-bpf", action="store_true", help="each agent starts twice as fast, without its programs in the kernel")
     parser.add_argument("--combined", action="store_true", help="also steps that do several at once")
     parser.add_argument("--replay")
     parser.add_argument("--no-named", action="store_true", help="no named histories first")
@@ -219,7 +220,7 @@ def main(arguments: list[str]) -> int:
     if options.combined:
         STEPS.update(COMBINED)
     out, given = Out(options.out), load_steps(Path(options.replay)) if options.replay else None
-    session = Session()
+    session = Session(bpf=not options.without_bpf)
     if given is not None:
         replay(session, given)
         print("the history keeps all promises")

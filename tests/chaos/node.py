@@ -583,8 +583,8 @@ class Node:
 
     def explain(self) -> str:
         agents = {o: [c.fields for c in a.possible] for o, a in self.agents.items()}
-        logs = [a.task.out.read_text()[-1500:] for a in self.agents.values() if a.task.out.exists()]
-        return f"released {self.released}, commands {self.commands}, agents {agents}, logs {logs}"
+        logs = [a.task.out.read_text()[-1000:] for a in self.agents.values() if a.task.out.exists()]
+        return f"logs {logs}, released {self.released}, commands {self.commands}, agents {agents}"
 
     def running(self) -> Agent | None:
         """The agent that answers."""

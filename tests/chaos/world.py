@@ -129,12 +129,14 @@ class Actor:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, bpf: bool = True) -> None:
         # On one CPU, so that those few processes that do not wait for their turn run in the same order each time.
         os.sched_setaffinity(0, {random.choice(sorted(os.sched_getaffinity(0)))})
         # A short slice lets each of many short runs begin soon beside other programs.
         self.libc = ctypes.CDLL(None, use_errno=True)
         self.libc.syscall(SCHED_SETATTR, 0, struct.pack("<IIQiIQQQ", 48, os.sched_getscheduler(0), 0, os.nice(0), 0, SECOND // 10000, 0, 0), 0)
+        if not bpf:
+            subprocess.run(["mount", "-t", "tmpfs", "kernel", "/sys/kernel/btf"], check=True)
         subprocess.run(["sh", "-c", MOUNTS, "sh", *map(str, (ROOT, BUILD, SCRIPTS))], check=True)
         os.chdir("/")
         self.private, self.mounted = self.private_files(), self.mounts()
