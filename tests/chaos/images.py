@@ -292,7 +292,7 @@ class Images:
     def check_pull(self) -> None:
         """A load of ours ends at once when nobody wants it any more."""
         node, runtime = self.node, self.node.runtime
-        stopped = node.world.fuse >= 0 or any(a.stopped for a in node.agents.values())
+        stopped = any(a.stopped for a in node.agents.values())
         if self.allowed() or node.commands or stopped or (runtime.STATE / "hangs").exists():
             self.pull_due = self.world.now
         if (runtime.STATE / "pulling").exists() and runtime.running() and self.world.now - max(self.pull_due, runtime.started) > 5:

@@ -150,6 +150,35 @@ TUNER_TEST(a_load_is_cancelled_when_it_fills_the_store)
 	images_tuner.tasks[TASK_TRANSFER].adopt(made->tuner, transfer);
 }
 
+/* The next sample may hang. */
+TUNER_TEST(an_archive_that_left_the_configuration_is_not_listed_any_more)
+{
+	static const struct {
+		const char *text;
+		size_t listed;
+	} rows[] = {{"/i/a.tar", 1}, {"/i/", 1}, {"'/i/*.tar'", 1}, {"'/*'", 1}, {"'/[a-i]/'", 1},
+		{"/i/a.tar.gz", 0}, {"'/*.tar'", 0}, {"/j", 0}, {"/", 0}};
+	char text[64];
+
+	directory_put(&made->directory, "/i/a.tar", "");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct images_memory memory = {0};
+		struct proposal proposal = {0};
+		const struct decide_input input = {.now_us = now_us()};
+
+		configure(made, "images: {archives: [/i]}");
+		sample(made);
+		snprintf(text, sizeof(text), "images: {archives: [%s]}", rows[i].text);
+		configure(made, text);
+		images_tuner.decide(made->tuner, &input, &memory, &proposal);
+		assert_int_equal(memory.n, rows[i].listed);
+		proposal_clear(&proposal);
+		images_tuner.close(made->tuner, &memory);
+		made->tuner = images_tuner.open(
+			&made->directory.host, &made->directory.facts, NULL);
+	}
+}
+
 TUNER_TEST(a_load_is_cancelled_without_progress)
 {
 	struct image_row row = {.preload.source = "/i/a.tar"};

@@ -9,6 +9,7 @@
 
 #include "config/config.h"
 
+#include <fnmatch.h>
 #include <math.h>
 #include <zlib.h>
 
@@ -527,6 +528,36 @@ static void decide_archive(struct decision *decision, const struct archive_file 
 		begin(decision, TRANSFER_ARCHIVE, file, "", need);
 }
 
+static void strip_slashes(char *path)
+{
+	for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
+		path[n - 1] = '\0';
+}
+
+/* A pattern names an archive or its directory. */
+static bool matches(const char *pattern, const char *path)
+{
+	char wanted[IMAGES_TEXT_MAX], directory[IMAGES_TEXT_MAX];
+
+	set_text(wanted, pattern);
+	strip_slashes(wanted);
+	snprintf(directory, sizeof(directory), "%.*s", (int)(strrchr(path, '/') + 1 - path), path);
+	strip_slashes(directory);
+	return streq(wanted, path) || fnmatch(wanted, path, FNM_PATHNAME) == 0 ||
+	       streq(wanted, directory) || fnmatch(wanted, directory, FNM_PATHNAME) == 0;
+}
+
+/* The sample may be older than the configuration, and the next one may hang. */
+static bool is_configured(const struct images_tuner *tuner, const char *path)
+{
+	const struct text_list *patterns = &tuner->config.archives;
+	bool found = tuner->sample.generation == tuner->config.generation;
+
+	for (size_t i = 0; i < patterns->n && !found; i++)
+		found = matches(patterns->items[i], path);
+	return found;
+}
+
 /* ---- pulls ---- */
 
 static void decide_pull(struct decision *decision, const char *name)
@@ -884,7 +915,8 @@ void images_decide(
 		sample->leftovers && tuner->transfer_end_us < sample->now_us)
 		begin(&decision, TRANSFER_CLEAN, NULL, "", 0);
 	for (size_t i = 0; i < MIN(sample->n_archives, ARCHIVES_MAX); i++)
-		decide_archive(&decision, &sample->archives[i]);
+		if (is_configured(tuner, sample->archives[i].path))
+			decide_archive(&decision, &sample->archives[i]);
 	for (size_t i = 0; i < tuner->config.pulls.n; i++)
 		decide_pull(&decision, tuner->config.pulls.items[i]);
 	end_yield(&decision);
