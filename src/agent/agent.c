@@ -620,7 +620,8 @@ static int become_writer(struct agent *agent)
 		core_read_records(&agent->core);
 		return 0;
 	}
-	r = core_become_writer(&agent->core, "agent");
+	/* The loop waits for nobody. */
+	r = core_become_writer(&agent->core, "agent", !agent->ready);
 	if (r == -EBUSY)
 		log_error("/run/headroom", "the lock is held by %s: stop it, or run with --observe",
 			agent->core.holder);
@@ -733,7 +734,7 @@ static int on_tick(sd_event_source *source, uint64_t, void *userdata)
 	if ((observing || core->journal_error != 0) && now_us() >= core->writer_retry_us &&
 		core_wants_to_write(core) && !core->job) {
 		core->writer_retry_us = now_us() + RETRY_US;
-		if (core_become_writer(core, "agent") == 0 && observing)
+		if (core_become_writer(core, "agent", false) == 0 && observing)
 			log_notice("/run/headroom",
 				"originals can be recorded: values are set from now on");
 	}

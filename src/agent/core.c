@@ -721,14 +721,14 @@ static void adopt_records(struct core *core)
 	core->journal->released.n = core->released.n = 0;
 }
 
-int core_become_writer(struct core *core, const char *who)
+int core_become_writer(struct core *core, const char *who, bool waits)
 {
 	char directory[PATH_MAX];
 	bool first = core->lock < 0;
 	int r = core_directory(core->host, CORE_RUNTIME, directory);
 
 	if (r == 0 && first) {
-		r = lock_acquire(directory, who, core->holder, sizeof(core->holder));
+		r = lock_acquire(directory, who, waits, core->holder, sizeof(core->holder));
 		core->lock = MAX(r, -1);
 	}
 	if (r >= 0 && (first || core->journal_error < 0))

@@ -206,9 +206,9 @@ void core_read_records(struct core *core);
  * Makes this process the only writer: creates the runtime directory, gets the lock and loads the
  * records. They then belong to core_owner(); releases of another owner end. Returns 0, -EBUSY if
  * another process holds the lock, or any other error, also in values_error. Without records of
- * values no value is written; without the journal no file.
+ * values no value is written; without the journal no file. waits: see lock_acquire().
  */
-int core_become_writer(struct core *core, const char *who);
+int core_become_writer(struct core *core, const char *who, bool waits);
 
 /* Returns whether another process holds the lock, and sets holder. */
 bool core_other_writer(struct core *core);

@@ -342,8 +342,8 @@ static bool is_settled(int fd, int owner)
 	       atoi(named + strlen(", pid ")) == owner;
 }
 
-/* Gets the lock. Returns 0 or -errno. */
-static int lock_file(int fd)
+/* Gets the lock. waits: for a holder that changes. Returns 0 or -errno. */
+static int lock_file(int fd, bool waits)
 {
 	const struct timespec pause = timespec_of(LOCK_RETRY_US);
 	bool was_unseen = false;
@@ -354,7 +354,7 @@ static int lock_file(int fd)
 		if (errno != EWOULDBLOCK)
 			return -errno;
 		owner = lock_owner(fd);
-		if (i == LOCK_RETRIES || (owner > 0 ? is_settled(fd, owner) : was_unseen))
+		if (!waits || i == LOCK_RETRIES || (owner > 0 ? is_settled(fd, owner) : was_unseen))
 			return -EBUSY;
 		/*
 		 * An owner that is not seen has released it, or is in another namespace of
@@ -399,7 +399,7 @@ static void name_holder(int fd, char *holder, size_t size)
 	text_append(holder, size, "%s, pid %d", holder[0] ? "" : name, pid);
 }
 
-int lock_acquire(const char *directory, const char *name, char *holder, size_t size)
+int lock_acquire(const char *directory, const char *name, bool waits, char *holder, size_t size)
 {
 	_cleanup_close_ int dir = make_own_directory(directory);
 	_cleanup_close_ int fd = -1;
@@ -411,7 +411,7 @@ int lock_acquire(const char *directory, const char *name, char *holder, size_t s
 	fd = openat(dir, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || fchmod(fd, 0600) < 0)
 		return -errno;
-	r = lock_file(fd);
+	r = lock_file(fd, waits);
 	if (r == -EBUSY)
 		name_holder(fd, holder, size);
 	if (r < 0)

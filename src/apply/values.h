@@ -49,10 +49,10 @@ DEFINE_CLEANUP(struct value_store, value_store_close)
 /*
  * Becomes the one writer: makes the runtime directory and locks the file "lock" in it with
  * flock(2). The kernel releases the lock when the process ends. name ("agent", "apply") and the pid
- * are written to the file. It waits for a second while the holder changes. Returns a descriptor, to
- * be kept open; -EBUSY with the holder ("agent, pid 1234"); or another -errno.
+ * are written to the file. waits: for up to a second while the holder changes. Returns a
+ * descriptor, to be kept open; -EBUSY with the holder ("agent, pid 1234"); or another -errno.
  */
-int lock_acquire(const char *directory, const char *name, char *holder, size_t size);
+int lock_acquire(const char *directory, const char *name, bool waits, char *holder, size_t size);
 
 /*
  * Returns whether the process runs that has got the lock last. It may have another name space of

@@ -186,7 +186,7 @@ static int become_writer(struct core *core, const char *name, int timeout_s)
 {
 	int r, tries = 10 * timeout_s;
 
-	while ((r = core_become_writer(core, name)) == -EBUSY && tries-- > 0)
+	while ((r = core_become_writer(core, name, true)) == -EBUSY && tries-- > 0)
 		usleep(100 * 1000);
 	if (r == -EBUSY)
 		return cli_fail("/run/headroom",

@@ -57,6 +57,12 @@ class Value:
         set_immutable(self.path, on)
         self.immutable = on
 
+    def still_chosen(self, text: str) -> str:
+        """After a hand wrote what may be ours: a killed program may not have written it, and then it is a choice."""
+        if not self.only_raised:
+            return self.floor
+        return " ".join(min(pair, key=int) for pair in zip(self.floor.split(), text.split()))
+
     def is_of_others(self) -> bool:
         """Whether a hand wrote it last, and neither gave it back to the program nor took its original."""
         return self.by_hand and self.text not in (*self.ours, *self.firsts, self.recorded)
@@ -260,7 +266,7 @@ class Node:
         self.observe()
         value = self.values[name]
         value.put(text)
-        value.text, value.chosen = text, value.floor if text in value.ours else text
+        value.text, value.chosen = text, value.still_chosen(text) if text in value.ours else text
         value.by_hand, value.changed = True, self.world.now
         value.writes.append(self.world.now)
 

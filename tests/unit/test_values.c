@@ -488,12 +488,12 @@ DIRECTORY_TEST(a_lock_names_the_process_that_holds_it)
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (lock_acquire(directory->path, "apply", holder, sizeof(holder)) >= 0)
+		if (lock_acquire(directory->path, "apply", true, holder, sizeof(holder)) >= 0)
 			(void)!write(ends[1], "-", 1);
 		pause();
 	}
 	assert_int_equal(read(ends[0], &ready, 1), 1);
-	assert_int_equal(lock_acquire(directory->path, "agent", holder, sizeof(holder)), -EBUSY);
+	assert_int_equal(lock_acquire(directory->path, "agent", true, holder, sizeof(holder)), -EBUSY);
 	snprintf(expected, sizeof(expected), "apply, pid %d", pid);
 	assert_string_equal(holder, expected);
 	kill(pid, SIGKILL);
