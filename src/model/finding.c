@@ -508,7 +508,7 @@ static enum known_user known_user_of(const struct finding *finding)
 	if (is_first_unnamed(finding))
 		return USER_NETNS;
 	return finding->n_who > 0 && workload_lacks_name(&finding->who[0].workload) ? USER_ID
-										   : USER_NAME;
+										    : USER_NAME;
 }
 
 void findings_observe(struct finding_list *list, const char *tuner, struct proposal *proposal,

@@ -174,8 +174,8 @@ TUNER_TEST(an_archive_that_left_the_configuration_is_not_listed_any_more)
 		assert_int_equal(memory.n, rows[i].listed);
 		proposal_clear(&proposal);
 		images_tuner.close(made->tuner, &memory);
-		made->tuner = images_tuner.open(
-			&made->directory.host, &made->directory.facts, NULL);
+		made->tuner =
+			images_tuner.open(&made->directory.host, &made->directory.facts, NULL);
 	}
 }
 

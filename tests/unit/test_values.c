@@ -493,7 +493,8 @@ DIRECTORY_TEST(a_lock_names_the_process_that_holds_it)
 		pause();
 	}
 	assert_int_equal(read(ends[0], &ready, 1), 1);
-	assert_int_equal(lock_acquire(directory->path, "agent", true, holder, sizeof(holder)), -EBUSY);
+	assert_int_equal(
+		lock_acquire(directory->path, "agent", true, holder, sizeof(holder)), -EBUSY);
 	snprintf(expected, sizeof(expected), "apply, pid %d", pid);
 	assert_string_equal(holder, expected);
 	kill(pid, SIGKILL);
