@@ -20,7 +20,7 @@
 #include <zlib.h>
 
 /* For a lock whose holder changes now. */
-#define LOCK_RETRIES  40
+#define LOCK_WAIT_US  USEC_PER_SEC
 #define LOCK_RETRY_US (25 * USEC_PER_MSEC)
 
 /* ---- records ---- */
@@ -346,15 +346,17 @@ static bool is_settled(int fd, int owner)
 static int lock_file(int fd, bool waits)
 {
 	const struct timespec pause = timespec_of(LOCK_RETRY_US);
+	uint64_t until_us = now_us() + LOCK_WAIT_US;
 	bool was_unseen = false;
 
-	for (int i = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 		int owner;
 
 		if (errno != EWOULDBLOCK)
 			return -errno;
 		owner = lock_owner(fd);
-		if (!waits || i == LOCK_RETRIES || (owner > 0 ? is_settled(fd, owner) : was_unseen))
+		if (!waits || now_us() >= until_us ||
+			(owner > 0 ? is_settled(fd, owner) : was_unseen))
 			return -EBUSY;
 		/*
 		 * An owner that is not seen has released it, or is in another namespace of

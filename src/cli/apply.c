@@ -182,11 +182,12 @@ int cli_plan(const struct cli *cli)
 #define PURGE_TIMEOUT_S 20
 
 /* Waits up to timeout_s for another writer to end. Returns an exit code. */
-static int become_writer(struct core *core, const char *name, int timeout_s)
+static int become_writer(struct core *core, const char *name, unsigned timeout_s)
 {
-	int r, tries = 10 * timeout_s;
+	uint64_t until_us = now_us() + timeout_s * USEC_PER_SEC;
+	int r;
 
-	while ((r = core_become_writer(core, name, true)) == -EBUSY && tries-- > 0)
+	while ((r = core_become_writer(core, name, true)) == -EBUSY && now_us() < until_us)
 		usleep(100 * 1000);
 	if (r == -EBUSY)
 		return cli_fail("/run/headroom",

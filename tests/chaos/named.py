@@ -161,6 +161,12 @@ NAMED: dict[str, Steps] = {
         ("repair_disks", {}),
         ("start_pod", {"crash": 0, "owner": "green", "pod": "own-pids"}),
     ],
+    "a_removal_gives_up_in_time_if_the_holder_of_the_lock_has_no_room_for_its_name": [
+        ("spoil_disk", {"directory": "/var/lib", "how": "make_read_only"}),
+        ("spoil_disk", {"directory": "/run", "how": "fill"}),
+        ("preload", {"content": "app", "percent": 80, "restart": 0}),
+        ("uninstall", {"crash": 0, "owner": "blue"}),
+    ],
     "a_value_like_ours_is_a_choice_if_a_killed_agent_did_not_write_it": [
         ("run_sysctl_system", {"pick": 3}),
         ("preload", {"content": "both", "percent": 80, "restart": 0}),
