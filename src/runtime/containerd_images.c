@@ -340,6 +340,17 @@ static int add_name(struct image_session *session, const char *name, Containerd_
 	return r;
 }
 
+/* Reads which image has a name now; "": none. */
+static int read_holder(
+	struct image_session *session, const char *name, char digest[static REFERENCE_MAX])
+{
+	Containerd__Image *image;
+	int r = get_image(session, name, &image);
+
+	copy_text(digest, REFERENCE_MAX, r == 0 ? image->target->digest : "");
+	return r == -ENOENT ? 0 : r;
+}
+
 /* Waits until the CRI, and so the kubelet, knows the image by its name. */
 static int wait_for_name(struct image_session *session, const struct archive_image *wanted)
 {
@@ -373,12 +384,15 @@ static int load_image(struct image_session *session, const struct host *host,
 	const struct archive_image *image, const char *reference, const struct image_server *server)
 {
 	char other[REFERENCE_MAX], digest[REFERENCE_MAX];
+	char before[REFERENCE_MAX], now[REFERENCE_MAX];
 	Containerd__Image *pulled;
 	const char *name = reference;
 	/* By a name for which there is a directory: a mirror of _default may never answer. */
 	bool own = put_hosts(host, reference);
-	int r;
+	int r = read_holder(session, image->name, before);
 
+	if (r < 0)
+		return r;
 	if (own) {
 		snprintf(other, sizeof(other), IMAGES_REGISTRY "%s", strchr(reference, '/'));
 		name = other;
@@ -392,6 +406,10 @@ static int load_image(struct image_session *session, const struct host *host,
 		copy_text(session->why, IMAGES_WHY_MAX,
 			"containerd asks another server for images of 127.0.0.1: take `server` out "
 			"of _default/hosts.toml, or let config_path begin with " CONTAINERD_CERTS);
+	if (r == 0)
+		r = read_holder(session, image->name, now);
+	if (r == 0 && !streq(before, now))
+		r = images_moved(image->name, session->why);
 	/* The names that a pull would have given it: also NAME@DIGEST. */
 	if (r == 0)
 		r = get_image(session, name, &pulled);

@@ -1222,6 +1222,17 @@ static int remove_leftovers(const struct image_runtime *runtime, const struct wa
 	return r;
 }
 
+/* Reads which image has a name now; id "": none. */
+static int read_holder(const struct image_runtime *runtime, const char *name,
+	const struct wait *wait, struct runtime_image *ret, char why[static IMAGES_WHY_MAX])
+{
+	int r;
+
+	*ret = (struct runtime_image){0};
+	r = find_image(runtime, name, wait, ret, why);
+	return r == -ENOENT ? 0 : r;
+}
+
 static int load_image(const struct image_runtime *runtime, const struct host *,
 	const struct archive_image *image, const char *reference, const struct wait *wait,
 	const struct image_server *, char why[static IMAGES_WHY_MAX])
@@ -1229,8 +1240,15 @@ static int load_image(const struct image_runtime *runtime, const struct host *,
 	/* Used after a cancellation, too. */
 	const struct wait tidy = {now_us() + USEC_PER_SEC / 2, -1};
 	char ignored[IMAGES_WHY_MAX];
-	int r = post_pull(runtime->socket, reference, wait, NULL, why);
+	struct runtime_image before, now;
+	int r = read_holder(runtime, image->name, wait, &before, why);
 
+	if (r == 0)
+		r = post_pull(runtime->socket, reference, wait, NULL, why);
+	if (r == 0)
+		r = read_holder(runtime, image->name, wait, &now, why);
+	if (r == 0 && !streq(before.id, now.id))
+		r = images_moved(image->name, why);
 	if (r == 0)
 		r = add_name(runtime->socket, reference, image->name, wait, why);
 	(void)remove_leftovers(runtime, &tidy, ignored);

@@ -303,6 +303,12 @@ int images_load(const struct image_runtime *runtime, const struct host *host,
 	return runtime->driver->load(runtime, host, image, reference, wait, server, why);
 }
 
+int images_moved(const char *name, char why[static IMAGES_WHY_MAX])
+{
+	snprintf(why, IMAGES_WHY_MAX, "others gave %s to another image during the load", name);
+	return -EREMCHG;
+}
+
 int images_clean(const struct image_runtime *runtime, const struct host *host,
 	const struct wait *wait, char why[static IMAGES_WHY_MAX])
 {

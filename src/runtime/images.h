@@ -61,11 +61,14 @@ DEFINE_CLEANUP(struct image_server, image_server_close)
 /*
  * Loads an image of an archive: serves it on 127.0.0.1 for the driver. done counts the bytes; while
  * *waits is true, the load pauses (NULL: never). 0, or -errno with why; -EOPNOTSUPP: the runtime
- * cannot load archives.
+ * cannot load archives; -EREMCHG: others gave its name to another image meanwhile, which stays.
  */
 int images_load(const struct image_runtime *runtime, const struct host *host,
 	const struct archive *archive, const struct archive_image *image, const struct wait *wait,
 	_Atomic uint64_t *done, const _Atomic bool *waits, char why[static IMAGES_WHY_MAX]);
+
+/* For drivers: returns -EREMCHG, and says why. */
+int images_moved(const char *name, char why[static IMAGES_WHY_MAX]);
 
 /* Removes leftovers of a killed agent, not during a transfer. 0, or -errno with why. */
 int images_clean(const struct image_runtime *runtime, const struct host *host,

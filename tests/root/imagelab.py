@@ -331,3 +331,13 @@ class Layout:
             (path / name).parent.mkdir(parents=True, exist_ok=True)
             (path / name).write_bytes(data)
         return path
+
+
+def is_fetched_from(pid: int, but: int = 0) -> bool:
+    """Whether the process has accepted a connection at another port than this one."""
+    links = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            links.append(os.readlink(path))
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return any(row[3] == "01" and int(row[1].split(":")[1], 16) != but and f"socket:[{row[9]}]" in links for row in rows)

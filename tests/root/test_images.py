@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterator
 
 import pytest
 from conftest import Agent, Node, Run, Start, until
-from imagelab import Built, Image, Proxy, compress, docker_save, say_program, sleeper
+from imagelab import Built, Image, Proxy, compress, docker_save, is_fetched_from, say_program, sleeper
 from runtimelab import Lab, lab  # noqa: F401
 from test_containerd_config import Containerd, containerd  # noqa: F401
 from test_kubelet import Kubelet, kubelet  # noqa: F401
@@ -123,6 +123,25 @@ def test_an_archive_that_changes_is_loaded_again(lab: Lab, loaded: Agent, store:
     wait_image(loaded, "docker.io/library/c:1")
     wait_image(loaded, A)
     assert [line for line in ctr(lab, "images", "ls").splitlines() if line.startswith(A)] != before
+
+
+def test_a_name_that_others_move_during_a_load_is_left_until_the_archive_changes(lab: Lab, preload: Start, store: Path) -> None:
+    lab.containerd()
+    docker_save(lab.directory / "other.tar", [Built("other:1")])
+    ctr(lab, "images", "import", str(lab.directory / "other.tar"))
+    docker_save(store / "a.tar", [Built(A, size=200_000_000)])
+    running = preload("archives: [/run/images]")
+    until(lambda: is_fetched_from(running.pid, running.port), "containerd fetches it", 0.005)
+    ctr(lab, "images", "tag", "docker.io/library/other:1", A)
+    theirs = ctr(lab, "images", "ls", f"name=={A}")
+    assert wait_image(running, A, "moved")["reason"] == "moved-by-others"
+    running.reload()
+    time.sleep(3)
+    assert ctr(lab, "images", "ls", f"name=={A}") == theirs and image(running, A)["state"] == "moved"
+    docker_save(store / "a.tar", [Built(A)])
+    running.reload()
+    wait_image(running, A)
+    assert ctr(lab, "images", "ls", f"name=={A}") != theirs
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from typing import Iterator
 
 import pytest
 from conftest import ASAN, BIN, SLACK, Run, free_port, killed_at_each_change, until
-from imagelab import DOCKER, Built, Image, Layout, digest, docker_files, docker_save, say_program, write_tar
+from imagelab import DOCKER, Built, Image, Layout, digest, docker_files, docker_save, is_fetched_from, say_program, write_tar
 from runtimelab import Lab, containerd2, own_lab
 
 TOOL = BIN.parents[1] / "tests/tool/images_tool"
@@ -117,6 +117,24 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
 
 def name(short: str) -> str:
     return f"docker.io/library/{short}:1"
+
+
+@ALL
+def test_a_name_that_others_move_during_a_load_stays_theirs(runtime: Runtime) -> None:
+    there = runtime.lab.directory
+    runtime.good(*runtime.load(docker_save(there / "theirs.tar", [Built(name("theirs"))])))
+    archive = docker_save(there / "contested.tar", [Built(name("contested"), size=200_000_000)])
+    load = runtime.start(*runtime.load(archive))
+    until(lambda: is_fetched_from(load.pid), "the runtime fetches it", 0.005)
+    if runtime.docker:
+        assert runtime.lab.docker("POST", "/images/theirs:1/tag?repo=contested&tag=1")[0] == 201
+    else:
+        runtime.ctr("images", "tag", name("theirs"), name("contested"))
+    assert "EREMCHG: others gave docker.io/library/contested:1" in load.communicate()[1] and load.returncode == 1
+    assert runtime.images()[name("contested")] == runtime.images()[name("theirs")]
+    runtime.assert_nothing_left()
+    runtime.good(*runtime.load(archive))
+    assert runtime.images()[name("contested")] != runtime.images()[name("theirs")], "the next load knows of it"
 
 
 @ALL

@@ -146,8 +146,13 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 		atomic_store(&transfer->load_us, 0);
 	}
 	preload->bytes = atomic_load(&transfer->done) - before;
-	note_end(preload, began_us, r, REASON_LOAD_FAILED);
-	if (r < 0)
+	/* Until the archive changes. */
+	preload->of_others = r == -EREMCHG;
+	if (preload->of_others)
+		preload->why[0] = '\0';
+	else
+		note_end(preload, began_us, r, REASON_LOAD_FAILED);
+	if (r < 0 && !preload->of_others)
 		return r;
 	set_text(preload->content, image->id);
 	preload->passed = false;
