@@ -39,7 +39,7 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
         "status = 0;\n	if (status == 0 && !answer)",
     ),
     "restore-cut-short": ("originals", "src/apply/file_transaction.c", "file->written || resumed;", "file->written;"),
-    "second-agent": ("originals", "src/apply/values.c", "flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {", "flock(fd, LOCK_UN) < 0; i++) {"),
+    "second-agent": ("originals", "src/apply/values.c", "while (flock(fd, LOCK_EX | LOCK_NB) < 0) {", "while (flock(fd, LOCK_UN) < 0) {"),
     "floor-of-the-administrator": ("raises only", "src/model/setting.c", ": record->chosen;", ': "";'),
     "status-waits-for-each-program": ("progress", "src/cli/cli.c", "? 900 : 1800) * USEC_PER_MSEC;", "? 0 : 0) * USEC_PER_MSEC;"),
     "restart-with-never": ("restarts", "src/model/restart.c", "{policy == RESTART_NEVER, REASON", "{policy == RESTART_NEVER && !daemon, REASON"),

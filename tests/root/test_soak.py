@@ -260,10 +260,14 @@ def test_everything_at_once(  # noqa: F811
         """Its digest. The CRI plugin adds labels later."""
         return ctr(lab, "images", "ls", f"name=={A}").splitlines()[-1].split()[2]
 
+    theirs = ""  # what others gave the name last
+
     def others_move_the_name_of_an_image() -> None:
         """It stays until the archive changes."""
+        nonlocal theirs
         with changing:
-            if (image(started, A) or {}).get("state") != "ready":
+            # Until the changed archive is loaded, the name is to come back.
+            if (image(started, A) or {}).get("state") != "ready" or target() == theirs:
                 return
             ctr(lab, "images", "tag", "--force", OTHER, A)
             theirs = target()
@@ -273,7 +277,8 @@ def test_everything_at_once(  # noqa: F811
 
     def another_installation_restores() -> None:
         answer = run("restore", env={"HEADROOM_OWNER": "blue"}, wrap=lab.wrap)
-        assert answer.returncode == 1 and "belong" in answer.stdout + answer.stderr, answer
+        # The agent may be stopped, below.
+        assert answer.returncode == 1 and any(text in answer.stdout + answer.stderr for text in ("belong", "does not answer")), answer
 
     def a_container_is_called_dockerd() -> None:
         enter = ["sh", "-c", f'echo $$ >{pod.path}/cgroup.procs; exec "$@"', "sh"]
