@@ -88,7 +88,8 @@ def test_a_budget_of_packets_blames_packets(watch, lab) -> None:
                 stream.ask(server)
         until(lambda: "; lxd few" in exceeded(one), lambda: exceeded(one))
     found = re.search(r": (\d+) of 150 packets/s, over for [^;]*(?:; now \d+)?; lxd few (\d+)", exceeded(one))
-    assert found and int(found[2]) >= 5 * 30 and int(found[1]) - 95 <= int(found[2]) <= int(found[1]), exceeded(one)
+    # All 30 have 150 packets or more, of which some may fall into the next second.
+    assert found and int(found[2]) > 90 and int(found[1]) - 95 <= int(found[2]) <= int(found[1]), exceeded(one)
 
 
 def test_other_packets_of_a_link_local_budget_have_a_client(watch, lab) -> None:
