@@ -498,7 +498,7 @@ static bool is_known(
 	return false;
 }
 
-/* What the log can say of the first user. It has a line for each step up. */
+/* The log names the first user as well as it can. It has a line for each step up. */
 enum known_user { USER_UNKNOWN, USER_NETNS, USER_ID, USER_NAME };
 
 static enum known_user known_user_of(const struct finding *finding)

@@ -146,7 +146,7 @@ static int load_image(struct transfer *transfer, const struct archive *archive,
 		atomic_store(&transfer->load_us, 0);
 	}
 	preload->bytes = atomic_load(&transfer->done) - before;
-	/* Until the archive changes. */
+	/* The name stays theirs until the archive changes. */
 	preload->of_others = r == -EREMCHG;
 	if (preload->of_others)
 		preload->why[0] = '\0';
