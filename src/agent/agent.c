@@ -554,20 +554,19 @@ static int load_config(struct agent *agent, const struct config_source *source,
 {
 	struct config_fault *fault = &agent->core.config_fault;
 	struct config_position position = {.line = 1, .column = 1};
-	struct stat st;
-	int r = -EINVAL;
+	int r = core_load_config(source, config, faults);
 
 	/*
 	 * A file may be empty or missing for a moment: an editor, a full disk, a ConfigMap. Do not
 	 * fall back to the defaults, which nobody asked for.
 	 */
-	for (size_t i = 0; old && (position.file = config_file(old, i)); i++)
-		if (stat(position.file, &st) < 0 || (S_ISREG(st.st_mode) && st.st_size == 0))
-			config_fault_add(faults, &position,
-				"gone or empty since it was loaded: restore it, or restart the "
-				"agent to do without it");
-	if (faults->n == 0)
-		r = core_load_config(source, config, faults);
+	if (r == 0 && old && (position.file = config_lost_file(*config, config_texts(old)))) {
+		config_fault_add(faults, &position,
+			"gone or empty since it was loaded: restore it, or restart the agent to do "
+			"without it");
+		config_free(*config);
+		r = -EINVAL;
+	}
 	if (r == 0) {
 		r = load_web(agent, *config, faults);
 		if (r < 0)
@@ -861,6 +860,12 @@ static int start(struct agent *agent)
 	return 0;
 }
 
+/* A process can end at any instant: what it has recorded is enough. */
+static void end_at_once(int)
+{
+	_exit(0);
+}
+
 int agent_run(const struct core_options *options)
 {
 	struct agent agent = {0};
@@ -876,6 +881,10 @@ int agent_run(const struct core_options *options)
 	 */
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	signal(SIGPIPE, SIG_IGN);
+	/* Until the loop takes them. The first process of a container must not depend on defaults.
+	 */
+	signal(SIGTERM, end_at_once);
+	signal(SIGINT, end_at_once);
 	/* Kernels before 5.11 charge BPF maps to it. A thread that loads them may not raise it. */
 	(void)setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){RLIM_INFINITY, RLIM_INFINITY});
 	/* Many slow clients need many descriptors. */

@@ -721,6 +721,14 @@ static void adopt_records(struct core *core)
 	core->journal->released.n = core->released.n = 0;
 }
 
+void core_find_lost_files(struct core *core)
+{
+	_cleanup_free_ char *file = NULL;
+
+	core->files_lost =
+		last_good_lost_file(core->host, &core->options, core->config, &file) < 0 || file;
+}
+
 int core_become_writer(struct core *core, const char *who, bool waits)
 {
 	char directory[PATH_MAX];
@@ -737,7 +745,7 @@ int core_become_writer(struct core *core, const char *who, bool waits)
 		r = load_values(core, directory, true);
 	if (first && core->lock >= 0) {
 		core_load_drifts(core);
-		core->files_lost = last_good_lost_files(core);
+		core_find_lost_files(core);
 	}
 	core->values_error = MIN(r, 0);
 	note_newer(core);

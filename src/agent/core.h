@@ -145,8 +145,15 @@ int last_good_save(struct core *core);
 /* Returns 0, or -errno: -ENOENT if this installation and source have kept none. */
 int last_good_load(const struct core_options *options, struct config **ret);
 
-/* Returns whether a file of the kept configuration is gone or empty in the one in use. */
-bool last_good_lost_files(const struct core *core);
+/*
+ * Gets the name of a file of the kept configuration that config lacks, or NULL. The caller frees
+ * it. Returns 0, or -errno without a kept configuration.
+ */
+int last_good_lost_file(const struct host *host, const struct core_options *options,
+	const struct config *config, char **file);
+
+/* Sets files_lost. Without a kept configuration nobody knows which files there were. */
+void core_find_lost_files(struct core *core);
 
 /* Writes the path of the unix socket. HEADROOM_RUNTIME_DIR changes its default. */
 void core_socket_path(const struct config *config, char path[static PATH_MAX]);

@@ -371,24 +371,19 @@ static int read_last_good(const struct host *host, const struct core_options *op
 	return 0;
 }
 
-bool last_good_lost_files(const struct core *core)
+int last_good_lost_file(const struct host *host, const struct core_options *options,
+	const struct config *config, char **file)
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *document = NULL;
-	const cJSON *old, *new;
+	const char *lost;
+	int r = read_last_good(host, options, &document);
 
-	/* Without it nobody knows which files there were. */
-	if (read_last_good(core->host, &core->options, &document) < 0)
-		return true;
-	cJSON_ArrayForEach (old, json_at(document, "files")) {
-		bool found = false;
-
-		cJSON_ArrayForEach (new, config_texts(core->config))
-			found |= streq(json_text_at(new, "name"), json_text_at(old, "name")) &&
-				 (json_text_at(new, "text")[0] || !json_text_at(old, "text")[0]);
-		if (!found)
-			return true;
-	}
-	return false;
+	*file = NULL;
+	if (r < 0)
+		return r;
+	lost = config_lost_file(config, json_at(document, "files"));
+	*file = lost ? must(strdup(lost)) : NULL;
+	return 0;
 }
 
 int last_good_load(const struct core_options *options, struct config **ret)

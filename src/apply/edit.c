@@ -282,8 +282,8 @@ static int dump_trial(const struct editor *editor, const struct runtime_driver *
 	}
 	if (r == 0)
 		r = driver->dump(editor->host, daemon, path, editor->wait, dump, why);
-	file_drop_trial(editor->state, TRIAL_MAIN);
-	file_drop_trial(editor->state, TRIAL);
+	file_drop_trial(editor->state, TRIAL_MAIN, editor->host);
+	file_drop_trial(editor->state, TRIAL, editor->host);
 	return r;
 }
 
@@ -501,7 +501,7 @@ int edit_make(const struct editor *editor, struct change *const *changes, size_t
 		if (r == 0)
 			r = driver->verify(editor->host, editor->daemon, new.bytes, new.len, path,
 				editor->wait, why);
-		file_drop_trial(editor->state, TRIAL);
+		file_drop_trial(editor->state, TRIAL, editor->host);
 	}
 	if (r < 0 && !why[0])
 		snprintf(why, EDIT_WHY_MAX, "the new text could not be tried: %s", strerror(-r));

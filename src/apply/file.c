@@ -231,16 +231,16 @@ static int open_kept(int state, bool make)
 	return fd < 0 ? -errno : fd;
 }
 
-void file_drop_trial(int state, const char *name)
+void file_drop_trial(int state, const char *name, const struct host *host)
 {
 	_cleanup_close_ int kept = open_kept(state, false);
-	char path[PATH_MAX];
+	char path[PATH_MAX], full[PATH_MAX];
 	ssize_t n = kept < 0 ? -1 : readlinkat(kept, name, path, sizeof(path) - 1);
 
 	if (n < 0)
 		return;
 	path[n] = '\0';
-	unlink(path);
+	unlink(host_path(host, path, full));
 	unlinkat(kept, name, 0);
 }
 
@@ -250,6 +250,7 @@ int file_put_trial(int state, const char *name, const struct host *host,
 	_cleanup_close_ int kept = open_kept(state, true);
 	size_t root = strlen(host->root);
 	char full[PATH_MAX];
+	const char *inside = full;
 	int r;
 
 	if (kept < 0)
@@ -257,15 +258,16 @@ int file_put_trial(int state, const char *name, const struct host *host,
 	if (snprintf(full, PATH_MAX, "%s%s" FILE_NEW, real->directory, strrchr(real->full, '/')) >=
 		PATH_MAX)
 		return -ENAMETOOLONG;
-	if (symlinkat(full, kept, name) < 0)
+	if (strncmp(full, host->root, root) == 0 && full[root] == '/')
+		inside += root;
+	/* After a crash, a process that sees the host's root elsewhere may remove the file. */
+	if (symlinkat(inside, kept, name) < 0)
 		return -errno;
 	r = write_beside(full, new, NULL);
 	if (r < 0)
-		file_drop_trial(state, name);
+		file_drop_trial(state, name, host);
 	else
-		copy_text(path, PATH_MAX,
-			strncmp(full, host->root, root) == 0 && full[root] == '/' ? full + root
-										  : full);
+		copy_text(path, PATH_MAX, inside);
 	return r;
 }
 
@@ -320,15 +322,15 @@ static bool has_copies(int state)
 	return entry;
 }
 
-void file_sweep(const struct file_journal *journal)
+void file_sweep(const struct file_journal *journal, const struct host *host)
 {
 	int kept = open_kept(journal->dir, false);
 	bool agrees = true;
 	struct dirent *entry;
 	DIR *directory;
 
-	file_drop_trial(journal->dir, TRIAL);
-	file_drop_trial(journal->dir, TRIAL_MAIN);
+	file_drop_trial(journal->dir, TRIAL, host);
+	file_drop_trial(journal->dir, TRIAL_MAIN, host);
 	if (kept < 0)
 		return;
 	for (size_t i = 0; i < journal->n_files; i++)

@@ -52,14 +52,14 @@ int file_remove(const struct file_bytes *old, unsigned directories);
 
 /*
  * A trial file beside the real one, for the verifier. The state directory has a link to it, named
- * TRIAL or TRIAL_MAIN, so that file_sweep() can remove it after a crash. path is below the host's
- * root, where the verifier runs.
+ * TRIAL or TRIAL_MAIN, so that file_sweep() can remove it after a crash. The link and path are
+ * below the host's root, where the verifier runs.
  */
 #define TRIAL      "trial"
 #define TRIAL_MAIN "trial.main"
 int file_put_trial(int state, const char *name, const struct host *host,
 	const struct file_bytes *real, const struct file_bytes *new, char path[static PATH_MAX]);
-void file_drop_trial(int state, const char *name);
+void file_drop_trial(int state, const char *name, const struct host *host);
 
 /*
  * Copies of files, in files/ of the state directory, named by their hash. file_keep() is durable on
@@ -171,4 +171,4 @@ bool file_is_ours(const struct file_record *record, const char *hash);
  * Removes the trial files that a crash left, and copies that the journal does not mention. If an
  * original is missing, the journal may be wrong: then all copies stay.
  */
-void file_sweep(const struct file_journal *journal);
+void file_sweep(const struct file_journal *journal, const struct host *host);

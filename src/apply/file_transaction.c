@@ -1311,7 +1311,7 @@ static void end_restore(struct file_job *job)
 		if (journal->files[i].restoring && !journal->files[i].refused)
 			file_journal_forget(journal, journal->files[i].path);
 	if (file_store(job) == 0)
-		file_sweep(journal);
+		file_sweep(journal, &job->host);
 }
 
 void file_transaction(void *userdata, const struct wait *wait)
@@ -1333,7 +1333,7 @@ void file_transaction(void *userdata, const struct wait *wait)
 	for (size_t i = 0; i < journal->n_restarts; i++)
 		restart_set_clock(&journal->restarts[i], now_s());
 	if (file_store(job) == 0)
-		file_sweep(journal);
+		file_sweep(journal, &job->host);
 	r = resume_restarts(job);
 	if (job->task == FILE_APPLY)
 		apply_all(job, r != 0);

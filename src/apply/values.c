@@ -360,7 +360,7 @@ static int lock_file(int fd, bool waits)
 			return -EBUSY;
 		/*
 		 * An owner that is not seen has released it, or is in another namespace of
-		 * processes. Then the loop does not wait: PID 1 ignores SIGTERM until later.
+		 * processes and keeps it.
 		 */
 		was_unseen = owner == 0;
 		if (owner > 0)

@@ -63,14 +63,14 @@ static void print_fine(const struct config *config)
  * Prints faults to stderr, warnings to stdout. A sysctl that this node lacks is a
  * warning if a file sets it; profiles also list sysctls of other kernels.
  */
-static int check_file(const struct host *host, const char *file, bool draft)
+static int check_file(const struct host *host, const struct core_options *options, bool draft)
 {
-	struct config_source source = core_source(file);
+	struct config_source source = core_source(options->config_file);
 	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, missing = {0};
 	_cleanup_(cleanup_config_free) struct config *config = NULL;
 	_cleanup_(cleanup_web_config_unref) struct web_config *web = NULL;
 	const struct config_sysctl *sysctls;
-	struct stat st;
+	_cleanup_free_ char *lost = NULL;
 	size_t n = 0;
 	int r;
 
@@ -89,10 +89,14 @@ static int check_file(const struct host *host, const char *file, bool draft)
 				nearest[0] ? "?" : "");
 	}
 	/* A running agent must not fall back to the defaults because a file was being written. */
-	if (r == 0 && file && stat(file, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 0)
-		config_fault_add(&missing, &(struct config_position){file, 1, 1},
-			"the file is empty: a running agent keeps what it loaded before, and an "
-			"agent that starts uses the defaults");
+	if (r == 0 && !draft)
+		(void)last_good_lost_file(host, options, config, &lost);
+	else if (r == 0 && !config_file(config, 0))
+		lost = must(strdup(options->config_file));
+	if (lost)
+		config_fault_add(&missing, &(struct config_position){lost, 1, 1},
+			"the file is empty or gone: a running agent keeps what it loaded before, "
+			"and an agent that starts uses the defaults");
 	config_faults_print(stderr, &faults, "");
 	if (config)
 		config_faults_print(stdout, config_warnings(config), "warning: ");
@@ -286,8 +290,8 @@ int cli_check_config(const struct cli *cli)
 	if (!host_init(&host, cli->core.host_root))
 		return cli_fail(cli->core.host_root, "the path is too long");
 	if (cli->n_names == 0)
-		return check_file(&host, cli->core.config_file, false);
+		return check_file(&host, &cli->core, false);
 	for (int i = 0; i < cli->n_names; i++)
-		r |= check_file(&host, cli->names[i], true);
+		r |= check_file(&host, &(struct core_options){.config_file = cli->names[i]}, true);
 	return r;
 }

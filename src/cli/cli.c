@@ -559,7 +559,7 @@ int local_poll(
 	}
 	core->as_apply = as_apply;
 	core_read_records(core);
-	core->files_lost = last_good_lost_files(core);
+	core_find_lost_files(core);
 	if (as_apply)
 		core_reset(core, cli->only);
 	core_sample(core, watch);

@@ -858,6 +858,8 @@ static void load_text(struct config *config, const char *path, const char *text,
 	root = document_load(config, json_text_at(file, "name"), text, len);
 	if (root)
 		document_merge(config, root);
+	if (!root || !root->first) /* blank, or only comments: like an empty file */
+		cJSON_SetValuestring(cJSON_GetObjectItem(file, "text"), "");
 }
 
 static void load_file(const char *path, bool optional, void *userdata)
@@ -871,7 +873,7 @@ static void load_file(const char *path, bool optional, void *userdata)
 		file_fault(config, path, r);
 	if (r == 0)
 		config_check_writers(config, path, 0);
-	if (r == 0 && len > 0)
+	if (r == 0)
 		load_text(config, path, text, len);
 }
 
@@ -1353,9 +1355,28 @@ cJSON *config_json(const struct config *config)
 
 const char *config_file(const struct config *config, size_t i)
 {
-	const cJSON *file = cJSON_GetArrayItem(config->files, (int)i);
+	const cJSON *file;
 
-	return file ? json_text_at(file, "name") : NULL;
+	cJSON_ArrayForEach (file, config->files)
+		if (json_text_at(file, "text")[0] && i-- == 0)
+			return json_text_at(file, "name");
+	return NULL;
+}
+
+const char *config_lost_file(const struct config *config, const cJSON *before)
+{
+	const char *file;
+	const cJSON *old;
+
+	cJSON_ArrayForEach (old, before) {
+		bool found = !json_text_at(old, "text")[0];
+
+		for (size_t i = 0; !found && (file = config_file(config, i)); i++)
+			found = streq(file, json_text_at(old, "name"));
+		if (!found)
+			return json_text_at(old, "name");
+	}
+	return NULL;
 }
 
 const cJSON *config_texts(const struct config *config)

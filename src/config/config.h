@@ -211,7 +211,7 @@ void config_changes(
  */
 uint64_t config_source_signature(const struct config_source *source);
 
-/* Returns the loaded files that were not empty, for config_source.texts. */
+/* Returns the loaded files, for config_source.texts. The text of one that sets nothing is empty. */
 const cJSON *config_texts(const struct config *config);
 
 /*
@@ -220,8 +220,11 @@ const cJSON *config_texts(const struct config *config);
  */
 cJSON *config_json(const struct config *config);
 
-/* Returns the name of a loaded file that was not empty; NULL after the last. */
+/* Returns the name of a loaded file that sets something; NULL after the last. */
 const char *config_file(const struct config *config, size_t i);
+
+/* Returns the name of a file that set something in these texts, and does not in config, or NULL. */
+const char *config_lost_file(const struct config *config, const cJSON *texts);
 
 /* A profile is a named set of defaults. Values of files override them. */
 struct profile {

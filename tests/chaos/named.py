@@ -393,6 +393,14 @@ NAMED: dict[str, Steps] = {
         ("end_agent", {"number": 9}),
         ("edit_containerd", {"how": "original"}),
     ],
+    "the_unit_removes_the_trial_file_of_a_killed_pod": [
+        ("start_agent", {"owner": "unit", "crash": 0}),
+        ("upgrade_runtime", {"migrates": True, "name": "containerd.max_concurrent_downloads", "newer": True, "restarts": False}),
+        ("reboot", {"keeps_run": False, "unit": True}),
+        ("end_agent", {"number": 15}),
+        ("command", {"crash": 28, "number": 15, "only": None, "owner": "blue", "verb": "apply"}),
+        ("start_agent", {"owner": "unit", "crash": 0}),
+    ],
     "a_pod_with_its_own_pids_ends_in_time_beside_an_agent": [
         ("start_agent", {"owner": "unit", "crash": 0}),
         ("start_pod", {"owner": "blue", "pod": "own-pids", "crash": 0}),

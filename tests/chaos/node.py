@@ -405,7 +405,9 @@ class Node:
                 for tuner in tuners:
                     if tuner in self.released:
                         self.released[tuner] = "maybe"
-                if alone and done.code == 0:
+                # An agent with a /var/lib of its own ends a release only there.
+                elsewhere = any(agent.pod == "empty-state" for agent in self.agents.values())
+                if alone and done.code == 0 and not elsewhere:
                     for tuner in tuners:
                         self.released.pop(tuner, None)
             if verb == "restore":

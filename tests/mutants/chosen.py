@@ -59,7 +59,7 @@ MUTANTS: dict[str, tuple[str, str, str, str]] = {
     "transfers-after-restore": ("consent", "src/agent/agent.c", "if (is_old || !may ||", "if (is_old ||"),
     "clock-ahead": ("progress", "src/tuners/images/tuner.c", "MIN(preload->first_seen_us, now);", "preload->first_seen_us;"),
     "release-is-forgotten": ("consent", "src/agent/core.c", "core->journal->released = core->released;", "(void)0;"),
-    "faulty-file-means-defaults": ("consent", "src/agent/agent.c", "if (faults->n == 0)\n		r = core_load_config(", "faults->n = 0;\n	if (faults->n == 0)\n		r = core_load_config("),
+    "faulty-file-means-defaults": ("consent", "src/agent/agent.c", "if (r == 0 && old && (", "if (r == 0 && old && faults->n > 0 && ("),
     "records-of-another-boot": ("originals", "src/apply/values.c", "	if (boot[0] && strncmp(", "	if (!boot[0] && strncmp("),
     "write-before-record": ("originals", "src/apply/values.c", "change->error = put_record(store, &record);", "change->error = known ? put_record(store, &record) : 0;"),
     "tag-moved-back": ("consent", "src/tuners/images/transfer.c", "		(changed || (", "		(known || changed || ("),

@@ -71,6 +71,7 @@ def test_a_degraded_agent_runs_and_names_what_is_missing(node: Node, agent, dire
 
     if case.tuner is not None:  # programs load in the background
         until(lambda: one.tuner(case.tuner)["state"] == "degraded", f"{case.tuner} is degraded\n{one.log}")
+    assert os.readlink(f"/proc/{one.pid}/fd/0") == "/dev/null", "it closed what it does not own"
     code, ready = one.get("/readyz?verbose")
     version = run("version", wrap=case.wrap)
     assert version.returncode == 0, version.stderr

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 import pytest
-from conftest import BIN, DEFAULTS, ROOT, THRESHOLDS, Agent, Node, environment, mounted, read, restored_node, spawn, sysctl, until
+from conftest import ASAN, BIN, DEFAULTS, ROOT, THRESHOLDS, Agent, Node, environment, mounted, read, restored_node, spawn, sysctl, until
 from test_modes import leave_open, made, under, wrong_modes
 
 
@@ -203,6 +203,26 @@ def test_the_unit_tries_again_beside_any_process_but_an_agent(directory: Path, r
         one.wait_ready()
 
 
+@pytest.mark.apart
+@pytest.mark.parametrize("mode, value", [("observe", "100000"), ("enforce", "262144")])
+@pytest.mark.parametrize("text", ["", " \n\n", "# mode: observe\n", "---\nnull\n...\n", "{}\n", "\ufeff\r\n"])
+def test_a_main_file_that_sets_nothing_changes_nothing(directory: Path, run, text: str, mode: str, value: str) -> None:
+    """A template that renders to nothing, or a full disk, must not lead to the defaults, which enforce."""
+    env = fake_host(directory)
+    with contextlib.closing(Agent(directory, f"mode: {mode}\n{FAKE}", env=env)) as one:
+        one.wait_ready()
+        one.config_path.write_text(text)
+        assert one.config_path.name in one.wait_condition("ConfigInvalid")["message"]
+        one.signal(signal.SIGHUP)
+        time.sleep(1.2)
+        assert one.tuner("sysctl")["mode"] == mode and read(directory / "host/proc/sys/vm/max_map_count") == value
+        if mode == "enforce":  # it has kept the names of its files
+            answer = run("check-config", "--config", str(one.config_path), env=env)
+            assert f"{one.config_path}:1:1: warning: the file is empty or gone" in answer.stdout
+        one.write_config(f"mode: {mode}\n{FAKE}")
+        one.wait_condition("ConfigInvalid", "False")
+
+
 # A process that gets the lock, forks as for another program, and is killed before the child closes its copy.
 ORPHAN = """
 import fcntl, os, sys, time
@@ -257,6 +277,20 @@ def test_the_unit_tries_again_beside_a_command_that_has_just_begun(directory: Pa
         with contextlib.closing(Agent(directory, FAKE, env=env)) as one:
             until(lambda: one.process.poll() is not None or one.notified("READY=1"), "an end or a start")
             assert one.process.poll() in (1, None), one.log
+
+
+@pytest.mark.apart
+@pytest.mark.skipif(ASAN, reason="the leak sanitizer does not work under strace")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_process_of_a_container_can_be_ended_while_it_starts(directory: Path, number: signal.Signals) -> None:
+    """The kernel drops a signal to such a process if the process neither handles nor blocks it."""
+    slow = ("strace", "-D", "-qq", "-o", "/dev/null", "-e", "trace=flock", "-e", "inject=flock:delay_enter=1000000")
+    wrap = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *slow)
+    with contextlib.closing(Agent(directory, FAKE, env=fake_host(directory), wrap=wrap)) as one:
+        until(lambda: (directory / "run/lock").exists(), "the lock's file", every=0.005)
+        os.kill(one.pid, number)
+        assert one.process.wait(10) == 0, one.log
+        assert not one.notified("READY=1")
 
 
 def at_the_write(first: Path, act: Callable[[], object]) -> threading.Thread:

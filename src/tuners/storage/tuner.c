@@ -235,7 +235,7 @@ static int load_programs(const struct host *, void **programs, char[static TUNER
 	struct storage_bpf *bpf = must(malloc(sizeof(*bpf)));
 	int r;
 
-	*bpf = (struct storage_bpf){.ios = -1, .syncs = -1, .control = MAP_FAILED};
+	*bpf = (struct storage_bpf){.ios = -1, .syncs = -1, .threads = -1, .control = MAP_FAILED};
 	memset(bpf->links, 0xff, sizeof(bpf->links));
 	r = load_object(bpf);
 	if (r < 0)

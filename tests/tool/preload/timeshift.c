@@ -439,8 +439,11 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itim
 	return found ? 0 : REAL(timerfd_settime)(fd, flags, new, old);
 }
 
+/* The program does not own its standard input. What it closes instead is later another's file. */
 int close(int fd)
 {
+	if (fd == 0 && control && strcmp(program_invocation_short_name, "headroom") == 0)
+		abort();
 	files_closed(fd);
 	pthread_mutex_lock(&lock);
 	for (struct timer *timer = timers; timer < timers + TIMERS_MAX; timer++)
