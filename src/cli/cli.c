@@ -312,27 +312,47 @@ static int usage_error(const struct cli_command *command, const char *what, cons
 	return EXIT_USAGE;
 }
 
-/* Names the tuner whose names a word, or else the name nearest to it, matches best. */
+/* Returns whether the tuner has an entry that the word matches so well. */
+static bool tuner_knows(const char *tuner, const struct help_entry *entries, size_t n,
+	const char *word, enum name_match match)
+{
+	for (size_t i = 0; i < n && match != NAME_NOT; i++)
+		if (entries[i].tuner && streq(entries[i].tuner, tuner) &&
+			name_matches(&entries[i], word) == match)
+			return true;
+	return false;
+}
+
+/* Names the tuners whose names a word, or else the name nearest to it, matches best. */
 static int unknown_tuner(const struct cli_command *command, const char *word)
 {
 	size_t n;
 	_cleanup_free_ struct help_entry *entries = all_entries(&n);
 	struct suggestion nearest = {0}, name = {0};
-	enum name_match match = names_match(entries, n, word);
-	char what[128];
+	const char *known = word;
+	char tuners[128] = "", all[256] = "", what[512];
+	enum name_match match;
 
-	if (match == NAME_NOT) {
+	if (names_match(entries, n, word) == NAME_NOT) {
 		names_suggest(entries, n, word, NULL, &name);
-		match = name.word[0] ? names_match(entries, n, name.word) : match;
+		known = name.word;
 	}
-	for (size_t i = 0; tuner_table[i]; i++)
-		suggest_offer(&nearest, word, tuner_table[i]->name);
-	for (size_t i = 0; i < n && match != NAME_NOT && !nearest.word[0]; i++)
-		if (entries[i].tuner &&
-			name_matches(&entries[i], name.word[0] ? name.word : word) == match)
-			set_text(nearest.word, entries[i].tuner);
-	snprintf(what, sizeof(what), "unknown tuner%s%s%s",
-		nearest.word[0] ? ": did you mean " : "", nearest.word, nearest.word[0] ? "?" : "");
+	match = known[0] ? names_match(entries, n, known) : NAME_NOT;
+	for (size_t i = 0; tuner_table[i]; i++) {
+		const char *tuner = tuner_table[i]->name;
+
+		suggest_offer(&nearest, word, tuner);
+		text_append(all, sizeof(all), "%s%s", i > 0 ? ", " : "", tuner);
+		if (tuner_knows(tuner, entries, n, known, match))
+			text_append(tuners, sizeof(tuners), "%s%s", tuners[0] ? " or " : "", tuner);
+	}
+	if (!tuners[0] && strchr(word, '.'))
+		set_text(tuners, "sysctl");
+	if (nearest.word[0] || tuners[0])
+		snprintf(what, sizeof(what), "unknown tuner: did you mean %s?",
+			nearest.word[0] ? nearest.word : tuners);
+	else
+		snprintf(what, sizeof(what), "unknown tuner: not one of %s", all);
 	return usage_error(command, what, word);
 }
 

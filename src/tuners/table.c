@@ -205,7 +205,8 @@ static struct help_entry profile_entry(const struct profile_row *row)
 	while (sysctl->name && !streq(sysctl->name, name))
 		sysctl++;
 	return (struct help_entry){name, ENTRY_PROFILE_SETTING, sysctl->help, .def = row->value,
-		.option = "sysctl, profile", .source = row->source, .profile_row = row};
+		.option = "sysctl, profile", .source = row->source, .tuner = "sysctl",
+		.profile_row = row};
 }
 
 struct help_entry *all_entries(size_t *n)

@@ -175,6 +175,17 @@ def test_explain_knows_every_name_that_is_shown(agent, run) -> None:
         ("net/ipv4/ip_forward", ["ip-forward"]),
         ("/proc/sys/fs/inotify/max_user_watches", ["fs.inotify.max_user_watches"]),
         ("fd", ["files/process", "file-handles"]),
+        ("tw", ["ports"]),
+        ("OOMKilled", ["kernel-log/oom"]),
+        ("toomanyrequests", ["runtime.mirrors"]),
+        ("registry", ["runtime.mirrors", "kubelet.registryPullQPS"]),
+        ("certificate", ["tls-key"]),
+        ("neighbor/write", ["tuner-degraded"]),
+        ("stale neighbours", ["NeighborStale"]),
+        ("own-mode", ["held_by"]),
+        ("queries/s", ["q/s"]),
+        ("could not be checked", ["Unknown"]),
+        ("SYN flooding", ["listen"]),
     ],
 )
 @pytest.mark.apart
@@ -226,7 +237,7 @@ def test_top_takes_the_words_of_the_field_and_suggests(run) -> None:
     for word, near in (("conntrak", "conntrack"), ("inotfy/watches", "inotify/watches"), ("neighbour/ipv4", "neighbor/ipv4")):
         answer = run("top", word)
         assert answer.returncode == 64 and f"did you mean {near}?" in answer.stderr, answer
-    for word, tuner in (("arp", "neighbor"), ("gc_thresh3", "neighbor"), ("conntrack", "limits"), ("neighbour", "neighbor"), ("tph", "thp")):
+    for word, tuner in (("arp", "neighbor"), ("gc_thresh3", "neighbor"), ("conntrack", "limits"), ("neighbour", "neighbor"), ("tph", "thp"), ("inotify", "sysctl or limits"), ("vm.max_map_count", "sysctl"), ("somaxconn", "sysctl"), ("net.core.rmem_max", "sysctl")):
         answer = run("plan", "--only", word)
         assert answer.returncode == 64 and f"did you mean {tuner}?" in answer.stderr, answer
 

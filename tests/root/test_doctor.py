@@ -224,6 +224,15 @@ def test_missing_capabilities_are_named(run: Run) -> None:
     assert check(document, "bpf-jit")["status"] == "absent"
 
 
+@pytest.mark.apart
+def test_another_network_namespace_is_not_cured_by_rights(run: Run) -> None:
+    """The cure of a read-only /proc/sys would weaken the unit, and change nothing."""
+    document = json.loads(run("doctor", "--json", wrap=("unshare", "--net")).stdout)
+    found = next(c for c in document["checks"] if "gc_thresh" in c["message"])
+    assert "host's network namespace" in found["message"], found
+    assert not found.get("now") and "Protect" not in json.dumps(found) and "privileged" not in json.dumps(found), found
+
+
 @pytest.mark.parametrize("syslog", [False, True], ids=["as the chart is", "with SYSLOG"])
 def test_it_works_in_the_pod_of_the_chart(agent: Start, directory: Path, syslog: bool) -> None:
     """Read-only, without CAP_SYS_ADMIN, and with the host's files below a mount point. A pod cannot open /dev/kmsg."""

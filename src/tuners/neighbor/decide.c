@@ -425,7 +425,7 @@ void neighbor_decide(
 			: "");
 	proposal_lack(proposal, LACK_BPF, why);
 	if (input->mode == MODE_ENFORCE)
-		proposal_lack(proposal, LACK_WRITE, neighbor->write_why);
+		proposal_lack(proposal, neighbor->write_lack, neighbor->write_why);
 	for (int i = 0; i < NEIGHBOR_FAMILIES; i++) {
 		const struct neighbor_table_seen *table = &neighbor->tables[i];
 		bool readable = table->stats_error == 0 && table->threshold_error[LAST] == 0;

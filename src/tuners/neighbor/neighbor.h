@@ -225,6 +225,7 @@ struct neighbor {
 	uint64_t woken_us;             /* now of the last poll that a wake-up asked for */
 	char bpf_why[TUNER_WHY_MAX];   /* why BPF does not run; may be empty */
 	char write_why[TUNER_WHY_MAX]; /* why thresholds cannot be written; may be empty */
+	enum lack_kind write_lack;     /* of write_why */
 };
 
 /* The memory of decide(). */

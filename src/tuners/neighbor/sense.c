@@ -42,6 +42,8 @@ void *neighbor_open(const struct host *host, struct facts *facts, struct sd_even
 	neighbor->memory_bytes =
 		(uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	neighbor->stats_max = STAT_LINE * (size_t)(MAX(sysconf(_SC_NPROCESSORS_CONF), 1) + 1);
+	/* No right to write helps in another network namespace. */
+	neighbor->write_lack = r < 0 ? LACK_OTHER : LACK_WRITE;
 	/* Either netlink with CAP_NET_ADMIN or a writable /proc/sys is enough. */
 	if (r < 0)
 		snprintf(neighbor->write_why, TUNER_WHY_MAX,
