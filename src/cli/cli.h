@@ -188,8 +188,12 @@ struct screen {
 	bool ascii;   /* the locale is not UTF-8 */
 	FILE *out;
 	int column;             /* where the next character goes, from 0 */
+	int blanks;             /* before it, not written yet */
 	struct live_view *view; /* NULL: no keys */
 };
+
+/* Where the further lines of a row begin on a live screen that is too narrow. */
+#define LIVE_INDENT 4
 
 /* Lines that a row with a problem keeps while other rows lose theirs. */
 #define LINES_MIN 3
@@ -220,6 +224,12 @@ const char *shorten(const char *text, int width, char *out, size_t size);
 int text_width(const char *text);
 
 void draw(struct screen *screen, enum color color, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* Continues the row on the next line, at column indent. */
+void draw_further(struct screen *screen, int indent);
+
+/* Begins a line with a title or with column headings: the filter of a live view keeps them. */
+void draw_heading_mark(struct screen *screen);
 
 /* Draws a share of 0..1 as a bar and two blanks, if the screen has bars. */
 void draw_bar(struct screen *screen, enum color color, double share);

@@ -95,10 +95,10 @@ static void write_use(const cJSON *finding, char *text, size_t size)
 		text_append(text, size, "/%s", bare_amount_text(max->valuedouble, unit, amount));
 }
 
-/* Writes "pod shop/crawler-7 69 %", and the others that use as much. */
-static void write_users(const cJSON *finding, char *text, size_t size)
+/* Writes "pod shop/crawler-7 69 %", and then the others that use as much, at most max in all. */
+static void write_users(const cJSON *finding, int max, char *text, size_t size)
 {
-	int n = finding_first_users(finding);
+	int n = MIN(finding_first_users(finding), max);
 
 	copy_text(text, size, finding_lacks_user(finding) ? "who is not known" : "");
 	for (int i = 0; i < n; i++) {
@@ -115,29 +115,45 @@ static void write_users(const cJSON *finding, char *text, size_t size)
 	}
 }
 
-/* Columns of a live row for the instance, for the users, and for the rest. */
+/* Columns of a live row for the instance, for the users, and for a message. */
 #define INSTANCE_MAX 24
 #define USERS_MIN    30
-#define TEXT_MIN     12
+#define MESSAGE_MIN  12
 
-/* One line, whose texts are shortened. The first user has room, whatever the message is. */
-static void draw_brief(
-	struct screen *screen, const char *instance, const char *text, const char *users)
+/* Draws a text beside the others or, if that leaves less than least columns, on the next line. */
+static void draw_part(struct screen *screen, const char *text, int least, int max)
 {
 	char brief[1024];
+
+	if (!text[0])
+		return;
+	least = MIN(least, text_width(text));
+	if (screen->column + 2 + least > screen->width)
+		draw_further(screen, LIVE_INDENT);
+	else
+		draw(screen, COLOR_NONE, "  ");
+	if (max < INT_MAX) /* figures are not shortened */
+		text = shorten(
+			text, MIN(max, screen->width - screen->column), brief, sizeof(brief));
+	draw(screen, COLOR_NONE, "%s", text);
+}
+
+/* One line if the figures fit: names and the message are shortened. The first user has room. */
+static void draw_brief(struct screen *screen, const cJSON *finding, const char *text)
+{
+	const bool has_figures = cJSON_IsNumber(json_at(finding, "used"));
+	char users[1024];
 	int room;
 
-	draw(screen, COLOR_NONE, "  ");
-	if (instance[0])
-		draw(screen, COLOR_NONE, "%s  ",
-			shorten(instance, INSTANCE_MAX, brief, sizeof(brief)));
-	room = screen->width - screen->column -
+	draw_part(screen, finding_instance(finding), INSTANCE_MAX, INSTANCE_MAX);
+	write_users(finding, INT_MAX, users, sizeof(users));
+	room = screen->width - screen->column - 2 -
 	       (users[0] ? 2 + MIN(text_width(users), USERS_MIN) : 0);
-	draw(screen, COLOR_NONE, "%s", shorten(text, MAX(room, TEXT_MIN), brief, sizeof(brief)));
-	room = screen->width - screen->column - 2;
-	if (users[0])
-		draw(screen, COLOR_NONE, "  %s",
-			shorten(users, MAX(room, 0), brief, sizeof(brief)));
+	draw_part(screen, text, has_figures ? INT_MAX : MESSAGE_MIN,
+		has_figures ? INT_MAX : MAX(room, MESSAGE_MIN));
+	if (screen->column + 2 + text_width(users) > screen->width)
+		write_users(finding, 1, users, sizeof(users));
+	draw_part(screen, users, USERS_MIN, screen->width);
 	draw(screen, COLOR_NONE, "\n");
 }
 
@@ -157,9 +173,9 @@ void draw_finding_row(struct screen *screen, const cJSON *finding)
 			text, sizeof(text), "  %.0f %s", times, json_text_at(finding, "happens"));
 	if (strlen(until) > 16)
 		text_append(text, sizeof(text), "  until %.5s", until + 11);
-	write_users(finding, users, sizeof(users));
+	write_users(finding, INT_MAX, users, sizeof(users));
 	if (screen->live)
-		draw_brief(screen, instance, text, users);
+		draw_brief(screen, finding, text);
 	else
 		draw_wrapped(screen, 6, "  %s%s%s%s%s", instance, instance[0] ? "  " : "", text,
 			users[0] ? "  " : "", users);

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <sys/ioctl.h>
 
-#define BAR_WIDTH 12
-#define KEEP_MAX  64 /* rows of a list on a terminal */
+#define BAR_WIDTH      12
+#define BAR_SCREEN_MIN 72 /* a narrower screen has no room for bars beside names and figures */
+#define UNIT_MAX       3  /* "GiB" */
+#define KEEP_MAX       64 /* rows of a list on a terminal */
+
+/* Begin lines of a live view, for its filter. They are not printed, and no text has them. */
+#define MARK_HEADING '\001'
+#define MARK_FURTHER '\002' /* it continues the row above */
 
 /* Without any of the variables, terminals have UTF-8 nearly always. */
 static bool locale_is_ascii(void)
@@ -47,7 +54,14 @@ struct screen screen_open(void)
 	return screen;
 }
 
-static void set_color(const struct screen *screen, enum color color)
+/* Blanks are written with what follows them, so that no line ends with any. */
+static void put_blanks(struct screen *screen)
+{
+	fprintf(screen->out, "%*s", screen->blanks, "");
+	screen->blanks = 0;
+}
+
+static void set_color(struct screen *screen, enum color color)
 {
 	static const char *const codes[] = {
 		[COLOR_NONE] = "\033[0m",
@@ -58,8 +72,11 @@ static void set_color(const struct screen *screen, enum color color)
 		[COLOR_BOLD] = "\033[1m",
 	};
 
-	if (screen->color)
-		fputs(codes[color], screen->out);
+	if (!screen->color)
+		return;
+	if (color != COLOR_NONE && screen->column < screen->width)
+		put_blanks(screen);
+	fputs(codes[color], screen->out);
 }
 
 /* Returns the number of characters; each has one column. */
@@ -77,16 +94,41 @@ int text_width(const char *text)
 	return columns_of(text, strlen(text));
 }
 
+static bool is_figure(char c)
+{
+	return (c >= '0' && c <= '9') || c == '.';
+}
+
+/* Returns whether the column is between two characters of a number. */
+static bool splits_figure(const char *text, int column)
+{
+	int at = 0;
+
+	for (const char *c = text; *c; c++) {
+		if ((*c & 0xc0) == 0x80)
+			continue;
+		if (at++ == column)
+			return c > text && is_figure(c[-1]) && is_figure(*c);
+	}
+	return false;
+}
+
 const char *shorten(const char *text, int width, char *out, size_t size)
 {
-	const int columns = text_width(text), left = width / 2, skipped = columns - width + 1;
-	int at = 0;
+	const int columns = text_width(text);
+	int at = 0, left = width / 2, right = left + columns - width + 1;
+
+	/* A part of a number would be another number. */
+	while (columns > width && splits_figure(text, left))
+		left--;
+	while (columns > width && splits_figure(text, right))
+		right++;
 
 	out[0] = '\0';
 	for (size_t len; *text; at++) {
 		const char *from = utf8_next(&text, &len);
 
-		if (columns <= width || at < left || at >= left + skipped)
+		if (columns <= width || at < left || at >= right)
 			text_append(out, size, "%.*s", (int)len, from);
 		else if (at == left)
 			text_append(out, size, "…");
@@ -122,45 +164,109 @@ static bool leave_out(struct screen *screen)
 	return true;
 }
 
-/* Returns the next line, without its end, and moves text past it. */
-static const char *next_line(const char **text, size_t *len)
+static void put_text(const char *text, size_t len)
 {
-	const char *line = *text;
-
-	*len = strcspn(line, "\n");
-	*text = line + *len + (line[*len] == '\n');
-	return line;
+	for (size_t i = 0; i < len; i++)
+		if (text[i] != MARK_HEADING && text[i] != MARK_FURTHER)
+			putchar(text[i]);
 }
 
-/* Returns whether a line is to be shown: the first one has the verdict. */
-static bool passes(const struct live_view *view, const char *line, size_t len, bool first)
+/* Returns the next row with all its lines, and moves text past it. */
+static const char *next_row(const char **text, size_t *len)
 {
-	_cleanup_free_ char *text = must(strndup(line, len));
+	const char *row = *text;
 
-	return first || !view->filter[0] || strcasestr(text, view->filter);
+	do {
+		*text += strcspn(*text, "\n");
+		*text += **text == '\n';
+	} while (**text == MARK_FURTHER);
+	*len = (size_t)(*text - row);
+	return row;
 }
 
-/* Writes the whole text from the line to which it was scrolled: the lines that pass the filter. */
+/* Returns a row as one line without marks and colours. The caller frees it. */
+static char *plain_row(const char *row, size_t len)
+{
+	char *plain = must(strndup(row, len)), *to = plain;
+
+	for (const char *from = plain; *from; from++) {
+		if (*from == '\033')
+			from += strcspn(from, "m");
+		else if (*from == MARK_FURTHER)
+			from += strspn(from + 1, " ");
+		else if (*from != MARK_HEADING)
+			*to++ = *from == '\n' ? ' ' : *from;
+	}
+	*to = '\0';
+	return plain;
+}
+
+/*
+ * Returns the first row, which has the verdict, and the rows that have the text, each below the
+ * headings of its table and the row that it belongs to. The caller frees it.
+ */
+static char *filter_rows(const char *text, const char *filter)
+{
+	const char *headings = NULL, *parent = NULL, *row;
+	size_t headings_len = 0, parent_len = 0, size, len;
+	bool in_headings = false, has_heading = false, any = false;
+	char *kept = NULL;
+	FILE *out = must(open_memstream(&kept, &size));
+
+	row = next_row(&text, &len);
+	fwrite(row, 1, len, out);
+	while (*text) {
+		_cleanup_free_ char *plain = NULL;
+		bool has;
+
+		row = next_row(&text, &len);
+		plain = plain_row(row, len);
+		has = strcasestr(plain, filter);
+		any = any || has;
+		if (*row == MARK_HEADING) {
+			headings = in_headings ? headings : row;
+			headings_len = (size_t)(text - headings);
+			has_heading = has || (in_headings && has_heading);
+			in_headings = true;
+			continue;
+		}
+		in_headings = false;
+		if (strspn(plain, " ") < LIVE_INDENT)
+			parent = row, parent_len = len;
+		if ((has || has_heading) && headings)
+			fwrite(steal(headings), 1, headings_len, out);
+		if (has && parent && parent != row)
+			fwrite(parent, 1, parent_len, out);
+		if (has)
+			fwrite(row, 1, len, out), parent = NULL;
+	}
+	if (!any)
+		fprintf(out, "nothing has \"%s\"\n", filter);
+	fclose(out);
+	return kept;
+}
+
+/* Writes the text from the line to which it was scrolled, below its first row. */
 static void put_scrolled(const struct screen *screen, const char *text)
 {
 	struct live_view *view = screen->view;
-	const int room = MAX(screen->height - 2 - (view->typing || view->filter[0]), 1);
-	const char *rest = text, *line;
-	int n = 0, at = 0;
+	const bool has_filter = view->typing || view->filter[0];
+	_cleanup_free_ char *kept = view->filter[0] ? filter_rows(text, view->filter) : NULL;
+	const char *rest = kept ? kept : text, *first;
 	size_t len;
+	int n, pinned, room;
 
-	for (bool first = true; *rest; first = false)
-		line = next_line(&rest, &len), n += passes(view, line, len, first);
-	view->scroll = MAX(MIN(view->scroll, n - 1 - room), 0);
-	for (bool first = true; *text; first = false) {
-		line = next_line(&text, &len);
-		if (!passes(view, line, len, first))
-			continue;
-		if (first || (at > view->scroll && at <= view->scroll + room))
-			printf("%.*s\n", (int)len, line);
-		at++;
-	}
-	if (view->typing || view->filter[0])
+	lines_of(rest, 0, &n);
+	first = next_row(&rest, &len);
+	pinned = n;
+	lines_of(rest, 0, &n);
+	pinned -= n;
+	room = MAX(screen->height - 1 - pinned - has_filter, 1);
+	view->scroll = MAX(MIN(view->scroll, n - room), 0);
+	put_text(first, len);
+	rest += lines_of(rest, view->scroll, &n);
+	put_text(rest, lines_of(rest, room, &n));
+	if (has_filter)
 		printf("/%s%s\n", view->filter, view->typing ? "_" : "");
 }
 
@@ -221,27 +327,78 @@ void screen_fit(
 		if (!fits)
 			continue;
 		fputs(SCREEN_CLEAR, stdout);
-		fwrite(text, 1, size, stdout);
+		put_text(text, size);
 		fflush(stdout);
 	}
 }
 
-/* A screen that must fit the terminal cuts its lines. A locale without UTF-8 gets ASCII. */
+void draw_further(struct screen *screen, int indent)
+{
+	fputc('\n', screen->out);
+	if (screen->out != stdout)
+		fputc(MARK_FURTHER, screen->out);
+	screen->column = screen->blanks = indent;
+}
+
+void draw_heading_mark(struct screen *screen)
+{
+	if (screen->out != stdout)
+		fputc(MARK_HEADING, screen->out);
+}
+
+/* A word that is wider than the screen continues on the next line. ASCII for other locales. */
 static void put(struct screen *screen, const char *text, size_t len)
 {
 	static const char *const replaced[] = {"█#", "·.", "…~", "µu"};
 
 	for (const char *end = text + len, *from; text < end;) {
 		from = utf8_next(&text, &len);
-		if (*from == '\n')
-			screen->column = 0;
-		else if (screen->column++ >= screen->width && screen->out != stdout)
+		if (*from == '\n') {
+			fputc('\n', screen->out);
+			screen->column = screen->blanks = 0;
 			continue;
+		}
+		if (*from != ' ' && screen->column >= screen->width && screen->out != stdout)
+			draw_further(screen, 0);
+		screen->column++;
+		if (*from == ' ') {
+			screen->blanks++;
+			continue;
+		}
+		put_blanks(screen);
 		for (size_t i = 0; screen->ascii && len > 1 && i < ARRAY_SIZE(replaced); i++)
 			if (strncmp(replaced[i], from, len) == 0)
 				from = replaced[i] + len, len = 1;
 		fwrite(screen->ascii && len > 1 ? "?" : from, 1, screen->ascii ? 1 : len,
 			screen->out);
+	}
+}
+
+/* Returns the length of the word; a number and its unit are one. */
+static size_t word_length(const char *text)
+{
+	const size_t len = strcspn(text, " \n"),
+		     unit = strcspn(text + len + (text[len] == ' '), " ,;:\n");
+
+	return text[len] == ' ' && isdigit((unsigned char)text[len - 1]) && unit > 0 &&
+			       columns_of(text + len + 1, unit) <= UNIT_MAX
+		       ? len + 1 + strcspn(text + len + 1, " \n")
+		       : len;
+}
+
+/* Breaks lines between words. The further lines begin at column indent. */
+static void put_words(struct screen *screen, int indent, const char *text)
+{
+	indent = MIN(indent, screen->width / 2);
+	for (size_t len; *text; text += len) {
+		len = strspn(text, " \n");
+		if (len == 0) {
+			len = word_length(text);
+			if (screen->column > indent &&
+				screen->column + columns_of(text, len) > screen->width)
+				draw_further(screen, indent);
+		}
+		put(screen, text, len);
 	}
 }
 
@@ -255,7 +412,10 @@ void draw(struct screen *screen, enum color color, const char *format, ...)
 	va_end(args);
 	if (color != COLOR_NONE)
 		set_color(screen, color);
-	put(screen, text, strlen(text));
+	if (screen->out != stdout) /* a live screen loses what is beyond its width */
+		put_words(screen, LIVE_INDENT, text);
+	else
+		put(screen, text, strlen(text));
 	if (color != COLOR_NONE)
 		set_color(screen, COLOR_NONE);
 }
@@ -264,7 +424,7 @@ void draw_bar(struct screen *screen, enum color color, double share)
 {
 	int full = (int)lround(fmin(fmax(share, 0), 1) * BAR_WIDTH);
 
-	if (!screen->bars)
+	if (!screen->bars || screen->width < BAR_SCREEN_MIN)
 		return;
 	if (share > 0) /* even the smallest use is visible */
 		full = MAX(full, 1);
@@ -280,30 +440,12 @@ void draw_bar(struct screen *screen, enum color color, double share)
 void draw_wrapped(struct screen *screen, int indent, const char *format, ...)
 {
 	_cleanup_free_ char *text = NULL;
-	int begin = screen->column;
 	va_list args;
 
 	va_start(args, format);
 	must_do(vasprintf(&text, format, args) >= 0);
 	va_end(args);
-	/* A line breaks at blanks, which are not drawn at its begin and at the end of the text. */
-	for (const char *word = text; *word;) {
-		const char *before = word;
-		size_t blanks = strspn(word, " "), len = strcspn(word + blanks, " ");
-		bool breaks = blanks > 0 && len > 0 && screen->column > MIN(begin, indent);
-
-		word += blanks;
-		if (breaks &&
-			screen->column + (int)blanks + columns_of(word, len) > screen->width) {
-			draw(screen, COLOR_NONE, "\n");
-			draw(screen, COLOR_NONE, "%*s", indent, "");
-			begin = indent;
-		} else if (breaks) {
-			put(screen, before, blanks);
-		}
-		put(screen, word, len);
-		word += len;
-	}
+	put_words(screen, indent, text);
 	put(screen, "\n", 1);
 }
 

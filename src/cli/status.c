@@ -22,6 +22,7 @@
 static void draw_heading(struct screen *screen, const char *text)
 {
 	draw(screen, COLOR_NONE, "\n");
+	draw_heading_mark(screen);
 	draw(screen, COLOR_BOLD, "%s", text);
 	draw(screen, COLOR_NONE, "\n");
 }
@@ -140,6 +141,8 @@ static void print_limit(struct screen *screen, const cJSON *limit)
 			use_text(used, max, unit, use), share_text(share, percent));
 	else
 		snprintf(text, sizeof(text), "no maximum is known");
+	if (screen->live && screen->column + text_width(text) > screen->width)
+		draw_further(screen, LIVE_INDENT);
 	/* The parts from the most to the least important. */
 	if (cJSON_IsNumber(full)) {
 		duration_text(full->valuedouble, amount);
@@ -609,10 +612,10 @@ static void print_row(struct screen *screen, const struct layout *layout, const 
 		/* A text as wide as its column would touch its neighbour. */
 		if (width > 0)
 			blanks += MAX(free, 1);
-		if (!screen->live && c != first && text[0] &&
+		if (c != first && text[0] &&
 			screen->column + blanks + text_width(text) > screen->width) {
-			draw(screen, COLOR_NONE, "\n");
-			blanks = 4;
+			draw_further(screen, LIVE_INDENT);
+			blanks = 0;
 		}
 		if (text[0]) {
 			draw(screen, COLOR_NONE, "%*s", blanks, "");
@@ -657,7 +660,7 @@ static const struct column *sort_rows(const struct table_view *view, cJSON *rows
 	return c;
 }
 
-/* Draws lines of notes. In a pipe they wrap; a live screen cuts them. */
+/* Draws lines of notes. */
 static void draw_lines(struct screen *screen, const char *text)
 {
 	for (size_t len; *text; text += len + (text[len] == '\n')) {
@@ -665,11 +668,7 @@ static void draw_lines(struct screen *screen, const char *text)
 
 		len = strcspn(text, "\n");
 		draw(screen, COLOR_NONE, "%*s", (int)blanks, "");
-		if (screen->live || blanks > len)
-			draw(screen, COLOR_NONE, "%.*s\n", (int)(len - blanks), text + blanks);
-		else
-			draw_wrapped(screen, (int)blanks + 2, "%.*s", (int)(len - blanks),
-				text + blanks);
+		draw_wrapped(screen, (int)blanks + 2, "%.*s", (int)(len - blanks), text + blanks);
 	}
 }
 
@@ -682,9 +681,10 @@ static void print_table(struct screen *screen, const struct tuner_ops *ops,
 	const struct column *sorted = sort_rows(view, rows, sort_column);
 	const struct layout layout = lay_out(screen, view, rows, sorted);
 	int idle = 0;
-	char text[512] = "", brief[512];
+	char text[512] = "";
 	const cJSON *item;
 
+	draw_heading_mark(screen);
 	draw(screen, COLOR_BOLD, "%s", view->title);
 	if (view->times && cJSON_GetArraySize(rows) > 0)
 		draw(screen, COLOR_FAINT, "  (%s)", view->times);
@@ -702,6 +702,7 @@ static void print_table(struct screen *screen, const struct tuner_ops *ops,
 			}
 		return;
 	}
+	draw_heading_mark(screen);
 	print_row(screen, &layout, NULL);
 	cJSON_ArrayForEach (item, rows) {
 		int lines = 0;
@@ -715,13 +716,8 @@ static void print_table(struct screen *screen, const struct tuner_ops *ops,
 			i++) {
 			if (!text[0])
 				continue;
-			/* Wrapping would not keep the columns. */
-			if (screen->live || text_width(text) + 4 <= screen->width)
-				draw(screen, COLOR_NONE, "    %s\n",
-					shorten(text, screen->live ? screen->width - 4 : INT_MAX,
-						brief, sizeof(brief)));
-			else
-				draw_paragraph(screen, 4, text);
+			draw(screen, COLOR_NONE, "%*s", LIVE_INDENT, "");
+			draw_wrapped(screen, LIVE_INDENT, "%s", text);
 			lines++;
 		}
 	}

@@ -455,3 +455,64 @@ def test_a_live_view_scrolls_filters_and_lists_its_keys(serve: Serve, directory:
         press("?")
         terminal.press("q")
         assert terminal.process.wait(10) == 0
+
+
+NODE = {"name": "ip-10-0-131-97.eu-central-1.compute.internal", "version": "0.1.0", "verdict": "critical"}
+FILES = finding("files/process", "warning", "process python3 (pod 7d9c5b6f4-x2x4zq) of unit 774ad.service", used=1003, max=1024, times=0)
+BUDGET = finding("dns/10.54.0.53", "critical", "", used=1000, max=20, times=38, happens="s over")
+BUDGET["who"] = [{**workload("netns 10.54.0.1-with-a-longer-name-than-a-narrow-pane"), "share": 50, "text": "netns"}] * 2
+PANE_USERS = [{**workload("pod shop/a-rather-long-name-of-a-pod-7d9c5b6f4-x2x4z"), "used": 12e9 + i * 1e8, "detail": "process 4321 (java)"} for i in range(3)]
+PANE = [
+    {**LIMIT, "name": "filesystem/root/bytes", "unit": "bytes", "used": 14.0e9, "max": 97.8e9, "peak": 15.5e9, "severity": "ok", "top": PANE_USERS},
+    {**LIMIT, "name": "files/process", "unit": "files", "used": 1003, "max": 1024, "peak": 1003, "top": [{**user, "used": 120 + i} for i, user in enumerate(PANE_USERS)]},
+]  # fmt: skip
+
+
+def glued(text: str) -> set[str]:
+    """The numbers of a text, with their short units."""
+    return set(re.findall(r"\d+(?:\.\d+)*(?:/\d+)?(?: (?:[kMGT]?B|%|s|ms|µs|min|h)(?![a-z]))?", text))
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("columns", [20, 40, 48, 60, 72, 80])
+def test_a_narrow_pane_cuts_no_figure_and_keeps_the_first_users(serve: Serve, run: Run, directory: Path, columns: int) -> None:
+    serve({**STATUS, "node": NODE, "findings": [BUDGET, FILES], "limits": PANE, **dns(SERVER, SILENT), "storage": {"users": [{**DISK, **SYNCS, "text": "etcd (host)"}]}})
+    whole = glued(run("top").stdout)
+    with contextlib.closing(Terminal(directory, "top", columns=columns, rows=120)) as terminal:
+        lines = plain(terminal.wait_screens(1)).splitlines()
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= columns, text
+    assert [figure for line in lines for figure in glued(line) if figure not in whole] == [], text
+    for figure in ("1003/1024", "1000/20", "38 s", "5000 %", "69 %", "14.0 GB", "97.8 GB", "1003 of", "critical", "121", "12.1 GB", "32 ms", "1.3 MB/s"):
+        assert any(figure in line for line in lines), (figure, text)
+    if columns >= 40:
+        rows = " ".join(text.split())
+        assert re.search(r"1000/20 38 s over netns \S*… ?\S* ?5000 %", rows) or "netns 10.54.0.1-with-a-longer-name-than-a-narrow-pane 5000 %" in rows, text
+        assert "1003/1024 pod shop/crawler-7 69 %" in rows, text
+        assert "14.0 GB of 97.8 GB  14 %" in text, text
+
+
+@pytest.mark.apart
+def test_a_filter_keeps_what_its_lines_belong_to(serve: Serve, directory: Path) -> None:
+    disks = [{**DISK, **SYNCS, "text": name} for name in ("etcd (host)", "pod shop/cart")]
+    serve({**STATUS, "node": NODE, "limits": PANE, "findings": [FILES], "storage": {"users": disks}, **dns(SERVER)})
+    with contextlib.closing(Terminal(directory, "top", columns=60, rows=50)) as terminal:
+
+        def search(text: str) -> list[str]:
+            terminal.press("\x1b")
+            time.sleep(0.5)  # a key that is several bytes begins with Esc, too
+            terminal.press(f"/{text}\r")
+            lines: list[str] = until(lambda: (s := plain(terminal.wait_screens(1)).splitlines())[-1] == f"/{text}" and s, "the filter")
+            return [line for line in lines[2:-1] if line.strip()]
+
+        terminal.wait_screens(1)
+        users = search("java")
+        limits = [i for i, line in enumerate(users) if line.startswith("  fil")]
+        assert [users[i].split()[0] for i in limits] == ["files/process", "filesystem/root/bytes"], users
+        assert len(users) == 8 and all("java" in users[i + 1] for i in limits), users
+        rows = search("etcd")
+        assert rows[0].startswith("Storage") and "syncs/s" in " ".join(rows) and "etcd (host)" in rows[-1], rows
+        assert not any("cart" in line for line in rows), rows
+        found = " ".join(search("files/process"))
+        assert "1003/1024" in found and "pod shop/crawler-7 69 %" in found, found
+        assert search("no such text") == ['nothing has "no such text"']
