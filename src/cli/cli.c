@@ -116,7 +116,8 @@ const struct cli_command cli_commands[] = {
 		"to the agent's socket. "
 		"pulls shows each image that is being pulled: what has come in, the rate and the "
 		"time left; and the pods that run no container yet. On a terminal the view is live: s sorts by the next "
-		"column, the arrows and page keys scroll, / shows only the lines with a text, ? "
+		"column, the arrows and page keys scroll, / shows only the rows with a text and "
+		"their headings, ? "
 		"lists the keys, q quits.",
 		"headroom top dns"},
 	{"images", cli_images, "json", NULL, "images that are preloaded",
@@ -254,30 +255,42 @@ void cli_usage(const struct cli_command *command, char usage[static CLI_USAGE_MA
 		snprintf(usage + used, CLI_USAGE_MAX - (size_t)used, " %s", command->names);
 }
 
-static void print_usage(FILE *out)
-{
-	fputs("usage: headroom COMMAND [OPTION...]\n\n", out);
-	for (const struct cli_command *command = cli_commands; command->name; command++)
-		fprintf(out, "  %-12s  %s\n", command->name, command->summary);
-	fputs("\n"
-	      "headroom COMMAND --help lists the options and exit codes of a command.\n"
-	      "headroom --version, or -V, prints the version.\n"
-	      "Manuals: headroom(8), headroom-limits(7), headroom-metrics(7),\n"
-	      "headroom-images(7), headroom.yaml(5)\n",
-		out);
-}
-
 /* A pipe without COLUMNS gets lines of this width, as manuals have. */
 #define HELP_WIDTH 80
 
-static void print_help(const struct cli_command *command)
+static struct screen help_screen(FILE *out)
 {
 	struct screen screen = screen_open();
+
+	screen.out = out;
+	screen.live = false;
+	if (screen.width == INT_MAX)
+		screen.width = HELP_WIDTH;
+	return screen;
+}
+
+static void print_usage(FILE *out)
+{
+	struct screen screen = help_screen(out);
+
+	draw(&screen, COLOR_NONE, "usage: headroom COMMAND [OPTION...]\n\n");
+	for (const struct cli_command *command = cli_commands; command->name; command++)
+		draw_field(&screen, COLOR_NONE, 2, 13, command->name, command->summary);
+	draw(&screen, COLOR_NONE, "\n");
+	draw_wrapped(&screen, 0,
+		"headroom COMMAND --help lists the options and exit codes of a command.");
+	draw_wrapped(&screen, 0, "headroom --version, or -V, prints the version.");
+	draw_wrapped(&screen, 0,
+		"Manuals: headroom(8), headroom-limits(7), headroom-metrics(7), headroom-images(7), "
+		"headroom.yaml(5)");
+}
+
+static void print_help(const struct cli_command *command)
+{
+	struct screen screen = help_screen(stdout);
 	char usage[CLI_USAGE_MAX];
 	int last = -1;
 
-	if (screen.width == INT_MAX)
-		screen.width = HELP_WIDTH;
 	cli_usage(command, usage);
 	draw(&screen, COLOR_NONE, "usage: headroom ");
 	draw_wrapped(&screen, 16, "%s", usage);

@@ -18,7 +18,7 @@ struct live_view {
 	int scroll;           /* lines; screen_fit() keeps it within the text */
 	bool typing;          /* of the filter */
 	bool keys;            /* the list of keys is shown */
-	char filter[64];      /* only lines that have it are shown */
+	char filter[64];      /* only rows that have it are shown */
 };
 
 /* A parsed command line. */

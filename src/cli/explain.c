@@ -6,6 +6,8 @@
 
 #include <fnmatch.h>
 
+#define NAMES_WIDTH 34 /* columns for the names of a list; longer ones are whole */
+
 struct search {
 	const struct help_entry *entries;
 	size_t n;
@@ -32,8 +34,8 @@ static void print_profiles(struct search *search, const char *only)
 		}
 		for (const struct profile_row *row = profile_rows; row->name; row++)
 			if (streq(row->profile, profile->name)) {
-				draw(&search->screen, COLOR_NONE, "  %s: %s\n", row->name,
-					row->value);
+				draw(&search->screen, COLOR_NONE, "  ");
+				draw_wrapped(&search->screen, 6, "%s: %s", row->name, row->value);
 				draw_paragraph(&search->screen, 6, row->source);
 			}
 	}
@@ -160,7 +162,7 @@ static void print_entry(struct search *search, const struct help_entry *entry)
 
 	search->found = true;
 	search->kind = entry->kind;
-	draw(&search->screen, COLOR_NONE, "%s (%s%s%s)\n",
+	draw_wrapped(&search->screen, 2, "%s (%s%s%s)",
 		entry_is_literal(entry) ? entry->name : search->name, entry_kind_names[entry->kind],
 		detail ? ", " : "", detail ? detail : "");
 	draw_paragraph(&search->screen, 2, entry->help);
@@ -179,7 +181,8 @@ static void print_entry(struct search *search, const struct help_entry *entry)
 	put_line(search, entry->kind == ENTRY_PROFILE_SETTING ? "value" : "default", entry->def);
 	put_line(search, "option", entry->option);
 	put_line(search, "breaks", breaks);
-	put_line(search, "now", now);
+	if (now) /* one line, so that it can be copied */
+		draw(&search->screen, COLOR_NONE, "  %-9s %s\n", "now", now);
 	put_line(search, "helps", helps);
 	put_line(search, "source", entry->source);
 	if (entry->kind == ENTRY_CONDITION)
@@ -192,19 +195,22 @@ static void print_entry(struct search *search, const struct help_entry *entry)
 }
 
 /* Explains a configured sysctl without an entry. */
-static bool explain_configured(const struct cli *cli, const char *name)
+static bool explain_configured(struct search *search, const struct cli *cli, const char *name)
 {
 	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, NULL);
 	size_t n = 0;
 	const struct config_sysctl *sysctls = config ? config_sysctls(config, &n) : NULL;
 	const struct config_sysctl *sysctl = find_named(sysctls, n, name);
 
-	if (sysctl)
-		printf("%s (setting)\n  A sysctl of the configuration: %s, %s (%s:%u).\n"
-		       "  %-9s Documentation/admin-guide/sysctl\n",
-			name, sysctl->value, sysctl->exact ? "set exactly" : "only raised",
-			sysctl->position.file, sysctl->position.line, "source");
-	return sysctl;
+	if (!sysctl)
+		return false;
+	draw_wrapped(&search->screen, 2, "%s (setting)", name);
+	draw(&search->screen, COLOR_NONE, "  ");
+	draw_wrapped(&search->screen, 2, "A sysctl of the configuration: %s, %s (%s:%u).",
+		sysctl->value, sysctl->exact ? "set exactly" : "only raised", sysctl->position.file,
+		sysctl->position.line);
+	put_line(search, "source", "Documentation/admin-guide/sysctl");
+	return true;
 }
 
 /* Returns whether no earlier entry has the name: several profiles may set a sysctl. */
@@ -216,20 +222,31 @@ static bool is_first(const struct search *search, size_t at)
 	return true;
 }
 
+/* Prints the name of an entry, and its kind with a text beside it. */
+static void print_pair(struct search *search, int indent, const struct help_entry *entry,
+	const char *text, size_t len)
+{
+	struct screen *screen = &search->screen;
+	const int width = MIN(NAMES_WIDTH, screen->width / 2 - indent - 2);
+
+	draw(screen, COLOR_NONE, "%*s%-*s  ", indent, "", width, entry->name);
+	draw_wrapped(screen, indent + width + 2, "%s%s%.*s", entry_kind_names[entry->kind],
+		len > 0 ? ": " : "", (int)len, text);
+}
+
 /* Prints "conntrack   limit: " and the first sentence of its explanation. */
 static void print_brief(struct search *search, const struct help_entry *entry)
 {
 	const char *end = strstr(entry->help, ". ");
 
-	draw(&search->screen, COLOR_NONE, "  %-34s ", entry->name);
-	draw_wrapped(&search->screen, 37, "%s: %.*s", entry_kind_names[entry->kind],
-		(int)(end ? (size_t)(end + 1 - entry->help) : strlen(entry->help)), entry->help);
+	print_pair(search, 2, entry, entry->help,
+		end ? (size_t)(end + 1 - entry->help) : strlen(entry->help));
 }
 
 /* Lists the entries whose name, or else explanation, has the word: limits first. */
 static void print_list(struct search *search, const char *word, enum name_match match, size_t n)
 {
-	draw(&search->screen, COLOR_NONE, "%s: %zu names %s it:\n", word, n,
+	draw_wrapped(&search->screen, 2, "%s: %zu names %s it:", word, n,
 		match == NAME_PART ? "have" : "explain");
 	for (int pass = 0; pass < 2; pass++)
 		for (size_t i = 0; i < search->n; i++)
@@ -280,7 +297,7 @@ static int explain(struct search *search, const struct cli *cli, const char *nam
 
 	/* The id of a finding is SLUG@KIND:INSTANCE. */
 	found = search_entries(search, streq(slug, name) ? name : slug) != NAME_NOT;
-	if (print_findings(search, name) || found || explain_configured(cli, name))
+	if (print_findings(search, name) || found || explain_configured(search, cli, name))
 		return EXIT_OK;
 	names_suggest(search->entries, search->n, name, NULL, &nearest);
 	if (nearest.word[0])
@@ -307,7 +324,7 @@ int cli_explain(const struct cli *cli)
 	search.entries = entries;
 	search.status = status;
 	for (size_t i = 0; i < search.n && cli->n_names == 0; i++)
-		printf("%-34s %s\n", entries[i].name, entry_kind_names[entries[i].kind]);
+		print_pair(&search, 0, &entries[i], "", 0);
 	for (int i = 0; i < cli->n_names; i++)
 		r |= explain(&search, cli, cli->names[i]);
 	return r;

@@ -274,7 +274,7 @@ static void put_keys(void)
 {
 	puts("s          sort by the next column\n"
 	     "up, down   scroll by a line, with the page keys by a screen; home, end\n"
-	     "/          show only lines with a text: type it, then Enter; Esc shows all\n"
+	     "/          show only rows with a text and their headings: type it, then Enter; Esc shows all\n"
 	     "?          this list\n"
 	     "q          quit");
 }
@@ -332,17 +332,23 @@ void screen_fit(
 	}
 }
 
+/* Returns whether a live view is drawn: what is beyond its width would be lost. */
+static bool is_buffered(const struct screen *screen)
+{
+	return screen->live && screen->out != stdout;
+}
+
 void draw_further(struct screen *screen, int indent)
 {
 	fputc('\n', screen->out);
-	if (screen->out != stdout)
+	if (is_buffered(screen))
 		fputc(MARK_FURTHER, screen->out);
 	screen->column = screen->blanks = indent;
 }
 
 void draw_heading_mark(struct screen *screen)
 {
-	if (screen->out != stdout)
+	if (is_buffered(screen))
 		fputc(MARK_HEADING, screen->out);
 }
 
@@ -358,7 +364,7 @@ static void put(struct screen *screen, const char *text, size_t len)
 			screen->column = screen->blanks = 0;
 			continue;
 		}
-		if (*from != ' ' && screen->column >= screen->width && screen->out != stdout)
+		if (*from != ' ' && screen->column >= screen->width && is_buffered(screen))
 			draw_further(screen, 0);
 		screen->column++;
 		if (*from == ' ') {
@@ -412,7 +418,7 @@ void draw(struct screen *screen, enum color color, const char *format, ...)
 	va_end(args);
 	if (color != COLOR_NONE)
 		set_color(screen, color);
-	if (screen->out != stdout) /* a live screen loses what is beyond its width */
+	if (is_buffered(screen))
 		put_words(screen, LIVE_INDENT, text);
 	else
 		put(screen, text, strlen(text));

@@ -27,6 +27,13 @@ static void draw_heading(struct screen *screen, const char *text)
 	draw(screen, COLOR_NONE, "\n");
 }
 
+/* Says why no agent answers, and what that means for the view. */
+static void draw_alone(struct screen *screen, const char *alone, const char *meaning)
+{
+	draw(screen, COLOR_WARNING, "%s", alone);
+	draw_wrapped(screen, 2, ": %s", meaning);
+}
+
 enum color color_of(const char *word)
 {
 	_Static_assert(COLOR_FAINT - COLOR_GOOD == TONE_FAINT, "colours in the order of the tones");
@@ -233,7 +240,7 @@ static void print_conditions(struct screen *screen, const cJSON *conditions)
 			continue;
 		draw(screen, COLOR_NONE, "  ");
 		draw(screen, color_of(word), "%-8s", word);
-		draw(screen, COLOR_NONE, " %-28s %s\n", json_text_at(condition, "type"), reason);
+		draw_wrapped(screen, 11, " %-28s %s", json_text_at(condition, "type"), reason);
 		if (streq(status, condition_status_names[CONDITION_UNKNOWN]))
 			draw_paragraph(screen, 11, json_text_at(condition, "message"));
 	}
@@ -318,8 +325,7 @@ static void render_status(struct screen *screen, void *data)
 	int width = 30, n = 0;
 
 	if (view->alone[0]) /* a single reading cannot tell that the node is ok */
-		draw(screen, COLOR_WARNING, "%s: this is a single reading without BPF counters.\n",
-			view->alone);
+		draw_alone(screen, view->alone, "this is a single reading without BPF counters.");
 	print_verdict(screen, status, view->alone);
 	if (would_change > 0)
 		draw(screen, COLOR_WARNING, "  %.0f would change: see headroom plan\n",
@@ -739,7 +745,7 @@ static bool has_table(const struct tuner_ops *ops)
 
 /*
  * `headroom top NAME` shows a tuner, a table by the name of its rows, or the limits that have the
- * name or begin with it; else those that match it best.
+ * name or begin with it; else the limits that match it best, or the tuner that has a better match.
  */
 struct topic {
 	const char *name; /* NULL: everything */
@@ -782,10 +788,41 @@ static bool topic_exists(const struct topic *topic)
 	return topic->match == NAME_NOT && limit_row_find(topic->name);
 }
 
-/* Returns whether the word is a name of the kernel or of C, which texts have for one reason. */
+/*
+ * Returns whether it is a name of the kernel or of C, or the text of an error: texts have them for
+ * one reason.
+ */
 static bool is_technical(const char *word)
 {
-	return strpbrk(word, "_0123456789") || !word[strcspn(word, "abcdefghijklmnopqrstuvwxyz")];
+	return strpbrk(word, " _0123456789") || !word[strcspn(word, "abcdefghijklmnopqrstuvwxyz")];
+}
+
+/* Returns the tuner that shows something and has an entry that the word matches so, or NULL. */
+static const struct tuner_ops *tuner_with(const char *word, enum name_match match)
+{
+	size_t n;
+	_cleanup_free_ struct help_entry *entries = all_entries(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct topic topic = {
+			word, .tuner = entries[i].tuner ? tuner_find(entries[i].tuner) : NULL};
+
+		if (topic.tuner && topic_exists(&topic) && name_matches(&entries[i], word) == match)
+			return topic.tuner;
+	}
+	return NULL;
+}
+
+/* Returns whether limits have the word in their texts, and nothing else knows it. */
+static bool is_of_limits(const char *word)
+{
+	size_t n;
+	_cleanup_free_ struct help_entry *entries = all_entries(&n);
+
+	for (size_t i = 0; i < n; i++)
+		if (entries[i].kind != ENTRY_LIMIT && name_matches(&entries[i], word) != NAME_NOT)
+			return false;
+	return true;
 }
 
 static struct topic topic_of(const char *name)
@@ -801,9 +838,15 @@ static struct topic topic_of(const char *name)
 	}
 	if (topic_exists(&topic) || topic.tuner)
 		return topic;
-	for (topic.match = NAME_WHOLE; topic.match > NAME_NOT; topic.match--)
-		if ((topic.match != NAME_IN_TEXT || is_technical(name)) && topic_exists(&topic))
-			break;
+	for (topic.match = NAME_WHOLE; topic.match > NAME_IN_TEXT; topic.match--) {
+		if (topic_exists(&topic))
+			return topic;
+		topic.tuner = tuner_with(name, topic.match);
+		if (topic.tuner)
+			return topic;
+	}
+	if (!topic_exists(&topic) || !(is_technical(name) || is_of_limits(name)))
+		topic.match = NAME_NOT;
 	return topic;
 }
 
@@ -818,6 +861,7 @@ bool cli_top_accepts(const char *name)
 static void print_limits(struct screen *screen, const struct topic *topic, const cJSON *status)
 {
 	const cJSON *limit, *user, *finding;
+	char absent[512] = "";
 	bool any = false;
 	int idle = 0;
 
@@ -863,8 +907,16 @@ static void print_limits(struct screen *screen, const struct topic *topic, const
 			draw_field(screen, COLOR_NONE, 4, 7, "breaks", row->breaks);
 	}
 	print_rest(screen, idle - screen->keep, "idle");
-	if (!any && topic->name)
-		draw(screen, COLOR_NONE, "  %s: not on this node, or not read yet\n", topic->name);
+	if (any || !topic->name)
+		return;
+	for (size_t i = 0; all_tables[i]; i++)
+		for (const struct limit_row *row = all_tables[i]->limits; row && row->name; row++)
+			if (topic_has(topic, row->name))
+				text_append(absent, sizeof(absent), "%s%s", absent[0] ? ", " : "",
+					row->name);
+	draw(screen, COLOR_NONE, "  ");
+	draw_wrapped(screen, 4, "%s: not on this node, or not read yet",
+		absent[0] ? absent : topic->name);
 }
 
 /* Prints the tables of the topic. It leaves out an empty second table of a tuner. */
@@ -919,7 +971,7 @@ static void render_top(struct screen *screen, void *data)
 	const struct topic *topic = view->topic;
 
 	if (view->alone[0])
-		draw(screen, COLOR_WARNING, "%s: this is a single reading.\n", view->alone);
+		draw_alone(screen, view->alone, "this is a single reading.");
 	if (json_text_at(view->status, "node/name")[0])
 		print_verdict(screen, view->status, view->alone);
 	print_rows(screen, topic, json_at(view->status, "findings"));
@@ -951,23 +1003,27 @@ static int show_top(const struct cli *cli)
 	return EXIT_OK;
 }
 
-static int fail_topic(const char *name)
+static int fail_topic(const char *typed)
 {
+	const char *name = typed;
 	size_t n;
 	_cleanup_free_ struct help_entry *entries = all_entries(&n);
 	struct suggestion nearest = {0};
-	const char *command = "headroom ";
+	const char *before = ": did you mean ", *after = "?";
+	char word[SHELL_WORD_MAX];
 
 	if (cli_find_command(name)) {
-		set_text(nearest.word, name);
+		before = ": did you mean headroom ";
+	} else if (names_match(entries, n, name) != NAME_NOT) {
+		before = ": headroom explain ";
+		after = " knows it";
 	} else {
-		command = "";
 		names_suggest(entries, n, name, cli_top_accepts, &nearest);
+		name = nearest.word;
 	}
-	cli_fail(name,
-		"neither a limit nor a tuner with limits%s%s%s%s: usage: headroom top [TUNER|LIMIT]",
-		nearest.word[0] ? ": did you mean " : "", nearest.word[0] ? command : "",
-		nearest.word, nearest.word[0] ? "?" : "");
+	cli_fail(typed,
+		"neither a limit nor a tuner with limits%s%s%s: usage: headroom top [TUNER|LIMIT]",
+		name[0] ? before : "", name[0] ? shell_word(word, name) : "", name[0] ? after : "");
 	return EXIT_USAGE;
 }
 
@@ -1054,7 +1110,7 @@ int cli_images(const struct cli *cli)
 	if (cli->json)
 		return json_put(stdout, images_document(images), true) ? EXIT_OK : EXIT_FAILED;
 	if (alone[0])
-		draw(&screen, COLOR_WARNING, "%s, so no image is loaded.\n", alone);
+		draw_alone(&screen, alone, "no image is loaded.");
 	cJSON_ArrayForEach (image, images)
 		print_image(&screen, image);
 	if (cJSON_GetArraySize(images) == 0)
@@ -1127,7 +1183,8 @@ int cli_version(const struct cli *cli)
 		return json_put(stdout, version_document(status), true) ? EXIT_OK : EXIT_FAILED;
 	printf("headroom %s (%s)\n", HEADROOM_VERSION, HEADROOM_COMMIT);
 	if (!status)
-		puts("No agent is running: headroom doctor shows what this node can run.");
+		draw_alone(&screen, "No agent is running",
+			"headroom doctor shows what this node can run.");
 	else if (!streq(version, HEADROOM_VERSION) || !streq(commit, HEADROOM_COMMIT))
 		printf("agent %s (%s)\n", version, commit);
 	print_tuners(&screen, json_at(status, "tuners"));

@@ -101,7 +101,7 @@ MATCHES = {
     },
     "texts of this program, and words that users type": {
         "src/cli/explain.c": "print_brief",
-        "src/cli/screen.c": "passes",
+        "src/cli/screen.c": "filter_rows",
         "src/config/config.c": "has_variable",
         "src/tuners/names.c": "text_has has_part",
     },

@@ -491,3 +491,45 @@ def test_an_empty_file_is_valid_and_a_warning_says_what_it_means(run, directory)
     empty.write_text("")
     answer = run("check-config", str(empty))
     assert answer.returncode == 0 and "keeps what it loaded before" in answer.stdout
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("too many open files", "files/process"),
+        ("EMFILE", "files/process"),
+        ("fork", "pids"),
+        ("disk", "Storage"),
+        ("mirrors", "Pulls"),
+        ("pending", "DNS"),
+        ("DNSFailing", "DNS"),
+        ("pod", "pod-addresses"),
+        ("log", "filesystem/log/bytes"),
+        ("image", "images/store"),
+    ],
+)
+def test_top_shows_what_explain_finds(run, word: str, shown: str) -> None:
+    answer = run("top", word)
+    assert answer.returncode == 0 and shown in answer.stdout and f"  {word}: not on this node" not in answer.stdout, answer
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("word", ["somaxconn", "oom", "dockerd", "hugepages", "nothing", "first sentence"])
+def test_top_points_to_explain_for_what_it_cannot_show(run, word: str) -> None:
+    answer = run("top", word)
+    known = run("explain", word).returncode == 0
+    assert (answer.returncode, answer.stdout) == (64, "") and known == (f"headroom explain {shlex.quote(word)} knows it" in answer.stderr), answer
+
+
+# What is meant to be copied: names and paths are whole.
+@pytest.mark.apart
+@pytest.mark.parametrize("args", [("explain",), ("explain", "inotify"), ("explain", "AgentDegraded"), ("explain", "profile"), ("explain", "sysctl"), ("--help",), ("version",)])
+def test_narrow_columns_get_narrow_lines(run, args: tuple[str, ...]) -> None:
+    for columns in (40, 60):
+        text = run(*args, env={"COLUMNS": str(columns)}).stdout
+        assert [line for line in text.splitlines() if len(line) > columns and len(re.split("  +", line.strip())) + line.strip().count(" ") > 2] == [], text
+        wide = run(*args, env={"COLUMNS": "400"}).stdout
+        assert text.split() == wide.split()
+    assert "\n  now       systemctl restart headroom; journalctl -u headroom -n 20\n" in run("explain", "agent", env={"COLUMNS": "40"}).stdout
+    assert not [line for line in run("explain").stdout.splitlines() if not re.fullmatch(r"\S.*?  +\S.*", line)]
