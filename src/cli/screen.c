@@ -383,28 +383,37 @@ static void put(struct screen *screen, const char *text, size_t len)
 /* Returns the length of the word; a number and its unit are one. */
 static size_t word_length(const char *text)
 {
-	const size_t len = strcspn(text, " \n"),
-		     unit = strcspn(text + len + (text[len] == ' '), " ,;:\n");
+	const size_t len = strcspn(text, " \n");
+	const char *unit = text + len + 1;
 
-	return text[len] == ' ' && isdigit((unsigned char)text[len - 1]) && unit > 0 &&
-			       columns_of(text + len + 1, unit) <= UNIT_MAX
-		       ? len + 1 + strcspn(text + len + 1, " \n")
-		       : len;
+	if (text[len] != ' ' || !isdigit((unsigned char)text[len - 1]) || !*unit ||
+		strchr(" (0123456789", *unit) ||
+		columns_of(unit, strcspn(unit, " ,;:)\n")) > UNIT_MAX)
+		return len;
+	return len + 1 + strcspn(unit, " \n");
 }
 
-/* Breaks lines between words. The further lines begin at column indent. */
+/*
+ * Breaks lines between words. The further lines begin at column indent, or before it for a word
+ * that is whole there.
+ */
 static void put_words(struct screen *screen, int indent, const char *text)
 {
-	indent = MIN(indent, screen->width / 2);
-	for (size_t len; *text; text += len) {
+	for (size_t len; *text; put(screen, text, len), text += len) {
+		int columns, begin;
+
 		len = strspn(text, " \n");
-		if (len == 0) {
-			len = word_length(text);
-			if (screen->column > indent &&
-				screen->column + columns_of(text, len) > screen->width)
-				draw_further(screen, indent);
-		}
-		put(screen, text, len);
+		if (len > 0)
+			continue;
+		len = word_length(text);
+		columns = columns_of(text, len);
+		begin = MAX(MIN(MIN(indent, screen->width / 2), screen->width - columns), 0);
+		if (screen->column <= begin || screen->column + columns <= screen->width)
+			continue;
+		if (screen->blanks == screen->column)
+			screen->column = screen->blanks = begin;
+		else
+			draw_further(screen, begin);
 	}
 }
 

@@ -210,6 +210,7 @@ static bool explanation_has(const struct help_entry *entry, const char *word)
 static bool has_each_word(const struct help_entry *entry, const char *phrase)
 {
 	char word[64];
+	bool any = false;
 
 	if (!strchr(phrase, ' '))
 		return false;
@@ -218,8 +219,9 @@ static bool has_each_word(const struct help_entry *entry, const char *phrase)
 		snprintf(word, sizeof(word), "%.*s", (int)len, phrase);
 		if (len >= PART_MIN && name_matches(entry, word) == NAME_NOT)
 			return false;
+		any = any || len >= PART_MIN;
 	}
-	return true;
+	return any;
 }
 
 /*

@@ -515,7 +515,7 @@ def test_top_shows_what_explain_finds(run, word: str, shown: str) -> None:
 
 
 @pytest.mark.apart
-@pytest.mark.parametrize("word", ["somaxconn", "oom", "dockerd", "hugepages", "nothing", "first sentence"])
+@pytest.mark.parametrize("word", ["somaxconn", "oom", "dockerd", "hugepages", "nothing", "first sentence", "a b"])
 def test_top_points_to_explain_for_what_it_cannot_show(run, word: str) -> None:
     answer = run("top", word)
     known = run("explain", word).returncode == 0

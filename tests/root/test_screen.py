@@ -493,6 +493,21 @@ def test_a_narrow_pane_cuts_no_figure_and_keeps_the_first_users(serve: Serve, ru
 
 
 @pytest.mark.apart
+@pytest.mark.parametrize("columns", [20, 40, 60])
+def test_a_narrow_status_cuts_no_figure(serve: Serve, run: Run, directory: Path, columns: int) -> None:
+    image = {"name": "docker.io/library/busybox:1.36", "source": "PATH", "state": "loading", "size_bytes": 12.3e6, "bytes_done": 4.5e6, "seconds": 1.2}
+    serve({**STATUS, "node": NODE, "findings": [BUDGET, FILES], "limits": PANE, "images": [{**image, "state": "active"}]})
+    whole = glued(run("status").stdout)
+    with contextlib.closing(Terminal(directory, "status", "--watch", columns=columns, rows=120)) as terminal:
+        lines = plain(terminal.wait_screens(1)).splitlines()
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= columns, text
+    assert [figure for line in lines for figure in glued(line) if figure not in whole] == [], text
+    for figure in ("4.5 MB", "12.3 MB", "1.2 s", "14.0 GB", "critical"):
+        assert any(figure in line for line in lines), (figure, text)
+
+
+@pytest.mark.apart
 def test_a_filter_keeps_what_its_lines_belong_to(serve: Serve, directory: Path) -> None:
     disks = [{**DISK, **SYNCS, "text": name} for name in ("etcd (host)", "pod shop/cart")]
     serve({**STATUS, "node": NODE, "limits": PANE, "findings": [FILES], "storage": {"users": disks}, **dns(SERVER)})
