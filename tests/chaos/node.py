@@ -490,9 +490,11 @@ class Node:
                 own.judge_restore(done.out)
         if "images" in tuners and not foreign and done.code == 0 and alone:
             self.images.judge_restore(done.out)
+        # An agent of another installation that cannot write yet ends the release once it can.
+        taken_over = any(agent.owner != owner for agent in self.agents.values())
         for tuner in tuners:
             if not (foreign and alone):
-                self.released[tuner] = "yes" if done.code == 0 and alone else "maybe"
+                self.released[tuner] = "yes" if done.code == 0 and alone and not taken_over else "maybe"
         if "--purge" in options and not (foreign and alone):
             self.calm()
             self.released = {tuner: "maybe" for tuner in self.released}

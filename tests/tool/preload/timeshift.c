@@ -439,16 +439,23 @@ int timerfd_settime(int fd, int flags, const struct itimerspec *new, struct itim
 	return found ? 0 : REAL(timerfd_settime)(fd, flags, new, old);
 }
 
-/* The program does not own its standard input. What it closes instead is later another's file. */
+/*
+ * The program does not own its standard input, and nothing that is closed already. A descriptor
+ * that is closed so is later another's.
+ */
 int close(int fd)
 {
-	if (fd == 0 && control && strcmp(program_invocation_short_name, "headroom") == 0)
-		abort();
+	bool is_program = control && strcmp(program_invocation_short_name, "headroom") == 0;
+	int r;
+
 	files_closed(fd);
 	pthread_mutex_lock(&lock);
 	for (struct timer *timer = timers; timer < timers + TIMERS_MAX; timer++)
 		if (fd > 0 && timer->fd == fd)
 			timer->fd = 0;
 	pthread_mutex_unlock(&lock);
-	return REAL(close)(fd);
+	r = REAL(close)(fd);
+	if (is_program && (fd == 0 || (fd > 0 && r < 0 && errno == EBADF)))
+		abort();
+	return r;
 }
