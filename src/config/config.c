@@ -136,33 +136,50 @@ int word_index(const char *const *words, const char *word)
 
 /* ---- the document: a file as a tree ---- */
 
-/* Replaces libyaml's messages by messages with the cure. */
+#define TEMPLATE \
+	"this looks like a template that was not rendered: render it, or put the text in quotes"
+
+/* Replaces libyaml's messages by messages with the cure: the first row whose words occur. */
 static const struct {
-	const char *problem;
+	const char *problem, *context;
 	const char *message;
 } cures[] = {
-	{"unexpected end of stream", "the quote is not closed: add the closing quote"},
-	{"expected ',' or ']'", "this list is not closed properly: write [a, b], with a comma "
-				"between and ] at the end"},
-	{"expected ',' or '}'", "this map is not closed properly: write {a: 1, b: 2}, with a comma "
-				"between and } at the end"},
-	{"mapping values are not allowed", "the ':' is not allowed here: indent keys of one "
-					   "section equally, and put a text with ': ' in quotes"},
-	{"could not find expected ':'",
-		"this line is not \"key: value\": add ':' and a blank after the key"},
-	{"expected key", "this does not fit here: indent keys of one section equally, and put "
-			 "nothing after a closing quote"},
-	{"cannot start any token", "this character cannot start a value: put the text in quotes"},
-	{"<document start>", "nothing may follow here: indent it below a key, or remove it"},
-	{"sequence entries are not allowed",
+	{"a tab character", "", "a tab cannot indent YAML: use spaces"},
+	{"unexpected", "quoted scalar", "the quote is not closed: add the closing quote"},
+	{"", "quoted scalar", "this escape is not known: write \\\\ for one \\"},
+	{"", "block scalar", "nothing may follow | or >: begin the text in the next line"},
+	{"", "directive", "a line must not begin with %: remove it, or put the text in quotes"},
+	{"YAML d", "", "a line must not begin with %: remove it"},
+	{"mapping values are not allowed", "",
+		"the ':' is not allowed here: indent keys of one section equally, and put a text "
+		"with ': ' in quotes"},
+	{"mapping keys are not allowed", "", "the '?' is not allowed here: put the text in quotes"},
+	{"expected ':'", "", "this line is not \"key: value\": add ':' and a blank after the key"},
+	{"expected key", "",
+		"this does not fit here: indent keys of one section equally, and put nothing after "
+		"a closing quote"},
+	{"cannot start any token", "",
+		"this character cannot start a value: put the text in quotes"},
+	{"node content", "", "this character cannot start a value: put the text in quotes"},
+	{"", "scanning a", "this character has a meaning in YAML: put the text in quotes"},
+	{"undefined tag", "", "tags (!name) are not allowed: put the text in quotes"},
+	{"<document start>", "", "nothing may follow here: indent it below a key, or remove it"},
+	{"sequence entries are not allowed", "",
 		"a list item is not allowed here: write \"key: [a, b]\""},
+};
+
+/* An open map or list. */
+struct level {
+	struct tree *tree, *key, **end; /* key: of the next value; end: where to store it */
+	bool bracket;
 };
 
 struct reader {
 	const char *file, *text;
 	struct config_fault_list *faults;
 	yaml_parser_t *parser;
-	unsigned documents, depth, nodes;
+	unsigned documents, depth, nodes, templates;
+	struct level levels[DOCUMENT_DEPTH_MAX + 1];
 };
 
 static struct config_position position_at(const struct reader *reader, yaml_mark_t mark)
@@ -195,12 +212,47 @@ static void encoding_fault(const struct reader *reader)
 		(unsigned char)text[offset]);
 }
 
+static unsigned count_characters(const char *begin, const char *end)
+{
+	unsigned n = 0;
+
+	for (; begin < end; begin++)
+		n += (*begin & 0xc0) != 0x80;
+	return n;
+}
+
+/* Finds the line of the mark, and moves a mark behind the last line to its end. */
+static const char *line_at(const char *text, yaml_mark_t *mark)
+{
+	for (size_t i = 0; i < mark->line; i++) {
+		const char *end = strchrnul(text, '\n');
+
+		if (end[0] == '\0' || end[1] == '\0') {
+			mark->line = i;
+			mark->column = count_characters(text, end);
+			return text;
+		}
+		text = end + 1;
+	}
+	return text;
+}
+
+/* Finds the begin of a template of Helm or Jinja in the line, or returns NULL. */
+static const char *line_template(const char *line)
+{
+	size_t len = strcspn(line, "#\n");
+	const char *begin = memmem(line, len, "{{", 2);
+
+	return begin ? begin : memmem(line, len, "{%", 2);
+}
+
 static void parser_fault(const struct reader *reader)
 {
 	const yaml_parser_t *parser = reader->parser;
 	const char *problem = parser->problem ? parser->problem : "unreadable";
 	const char *context = parser->context ? parser->context : "";
-	const char *message = NULL, *line = reader->text;
+	const char *message = NULL, *line, *template;
+	const struct level *level = &reader->levels[reader->depth];
 	yaml_mark_t mark = parser->problem_mark;
 	struct config_position position;
 
@@ -211,25 +263,46 @@ static void parser_fault(const struct reader *reader)
 		return;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(cures) && !message; i++)
-		if (strstr(problem, cures[i].problem))
+		if (strstr(problem, cures[i].problem) && strstr(context, cures[i].context))
 			message = cures[i].message;
-	for (size_t i = 0; i < mark.line; i++) {
-		line = strchrnul(line, '\n');
-		line += *line == '\n';
+	/* The parser notices an open quote, a key without ':' or an open bracket later. */
+	if (strstr(problem, "unexpected") || strstr(problem, "expected ':'"))
+		mark = parser->context_mark;
+	if (strstr(context, "parsing a flow")) {
+		while (!level->bracket && level > reader->levels)
+			level--;
+		mark.line = level->tree->position.line - 1;
+		mark.column = level->tree->position.column - 1;
+		message = level->tree->kind == TREE_LIST
+				  ? "this list is not closed properly: write [a, b], with a comma "
+				    "between and ] at the end"
+				  : "this map is not closed properly: write {a: 1, b: 2}, with a "
+				    "comma between and } at the end";
 	}
+	line = line_at(reader->text, &mark);
 	if (line[strspn(line, " ")] == '\t') {
 		mark.column = strspn(line, " ");
 		message = "a tab cannot indent YAML: use spaces";
-	} else if (strstr(context, "quoted scalar") || strstr(context, "parsing a flow")) {
-		/* The parser notices an open quote or bracket at the end of the file. */
-		mark = parser->context_mark;
+	} else if (strstr(problem, "expected ':'") && line[strspn(line, " ")] == '-') {
+		message = "this is neither \"key: value\" nor an item: write a blank after the -";
 	}
 	position = position_at(reader, mark);
-	if (message)
+	template = line_template(line);
+	if (template) {
+		position.column = count_characters(line, template) + 1;
+		config_fault_add(reader->faults, &position, TEMPLATE);
+	} else if (strstr(problem, "expected '-'")) {
+		config_fault_add(reader->faults, &position,
+			"the indentation does not match the list that began in line %zu: indent all "
+			"keys of an item equally",
+			parser->context_mark.line + 1);
+	} else if (message) {
 		config_fault_add(reader->faults, &position, "%s", message);
-	else
-		config_fault_add(
-			reader->faults, &position, "invalid YAML: %s %s", problem, context);
+	} else {
+		config_fault_add(reader->faults, &position,
+			"invalid YAML: %s %s: put a text with special characters in quotes",
+			problem, context);
+	}
 }
 
 /* Returns the enum tree_kind of the value that begins with the event, or -1. */
@@ -295,14 +368,14 @@ struct tree *document_load(struct config *config, const char *file, const char *
 	/* Skip a byte order mark, which libyaml counts as a column. */
 	size_t mark = text_mark(text, len);
 	_cleanup_(yaml_parser_delete) yaml_parser_t parser;
-	struct reader reader = {
-		.file = file, .text = text + mark, .faults = config->faults, .parser = &parser};
 	struct tree *outer =
 		tree_new(config, TREE_LIST, (struct config_position){.file = file}, "");
-	/* The open maps and lists, the key of the next value, and where to store it. */
-	struct {
-		struct tree *tree, *key, **end;
-	} levels[DOCUMENT_DEPTH_MAX + 1] = {{outer, NULL, &outer->first}}, *level;
+	struct reader reader = {.file = file,
+		.text = text + mark,
+		.faults = config->faults,
+		.parser = &parser,
+		.levels = {{outer, NULL, &outer->first, false}}};
+	struct level *level;
 
 	if (!yaml_parser_initialize(&parser))
 		out_of_memory();
@@ -316,14 +389,16 @@ struct tree *document_load(struct config *config, const char *file, const char *
 		int kind;
 
 		if (!yaml_parser_parse(&parser, &event)) {
-			parser_fault(&reader);
+			if (reader.templates == 0)
+				parser_fault(&reader);
 			return NULL;
 		}
 		kind = value_kind(&event);
 		fault = event_fault(&reader, &event, kind);
 		position = position_at(&reader, event.start_mark);
 		if (fault) {
-			config_fault_add(config->faults, &position, "%s", fault);
+			if (reader.templates == 0)
+				config_fault_add(config->faults, &position, "%s", fault);
 			return NULL;
 		}
 		ended = event.type == YAML_STREAM_END_EVENT;
@@ -333,9 +408,15 @@ struct tree *document_load(struct config *config, const char *file, const char *
 			continue;
 		tree = tree_new(config, (enum tree_kind)kind, position,
 			kind <= TREE_TEXT ? (const char *)event.data.scalar.value : "");
-		level = &levels[reader.depth];
+		level = &reader.levels[reader.depth];
 		if (level->tree->kind == TREE_MAP && !level->key) {
 			level->key = tree;
+			/* {{ is a map with a map as its key. Other faults of a template are noise.
+			 */
+			if (kind == TREE_MAP && position.line == level->tree->position.line &&
+				position.column == level->tree->position.column + 1 &&
+				reader.templates++ < CONFIG_FAULTS_MAX)
+				config_fault_add(config->faults, &level->tree->position, TEMPLATE);
 		} else {
 			tree->key = steal(level->key);
 			*level->end = tree;
@@ -343,11 +424,12 @@ struct tree *document_load(struct config *config, const char *file, const char *
 		}
 		if (kind <= TREE_TEXT)
 			continue;
-		level = &levels[++reader.depth];
-		level->tree = tree;
-		level->key = NULL;
-		level->end = &tree->first;
+		/* Block styles and [a: b] begin with a mark without characters. */
+		reader.levels[++reader.depth] = (struct level){
+			tree, NULL, &tree->first, event.end_mark.index > event.start_mark.index};
 	}
+	if (reader.templates > 0)
+		return NULL;
 	return outer->first ? outer->first : outer;
 }
 

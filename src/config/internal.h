@@ -55,8 +55,8 @@ const char *tree_text(const struct tree *tree);
 
 /*
  * Parses the text of a file, or of a default if file is NULL. text[len] is a NUL byte. Stops at the
- * first fault and returns NULL. Anchors, aliases and tags are refused: anchors and aliases can
- * expand without bound.
+ * first fault and returns NULL; only of templates it reports all. Anchors, aliases and tags are
+ * refused: anchors and aliases can expand without bound.
  */
 struct tree *document_load(struct config *config, const char *file, const char *text, size_t len);
 

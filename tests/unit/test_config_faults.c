@@ -41,6 +41,50 @@ static const struct fault_case fault_cases[] = {
 	{"mode: enforce\xff\n", 1, 14, "byte 0xff is not UTF-8"},
 	{"a: \x1b[31m\n", 1, 4, "control character"},
 	{"node_name: \"\xc3\xa4\" x\n", 1, 16, "nothing after a closing quote"},
+	/* The parser notices these at the end of the file; the bracket or quote is where to edit.
+	 */
+	{"a: 1\nlater: [", 2, 8, "this list is not closed"},
+	{"later: {\n\n\n", 1, 8, "this map is not closed"},
+	{"later: {a: [1], b: ", 1, 8, "this map is not closed"},
+	{"later: {a: [b: \n", 1, 12, "this list is not closed"},
+	{"later: [a, }\n", 1, 8, "this list is not closed"},
+	{"later: 'a\nb: c\n", 1, 8, "the quote is not closed"},
+	{"later: \"a\n...\n", 1, 8, "the quote is not closed"},
+	/* Items and their keys. */
+	{"watch:\n  budgets:\n    - server: a\n     qps: 5\n", 4, 6,
+		"does not match the list that began in line 3"},
+	{"watch:\n  domains:\n  - a\n  -b\n", 4, 3, "write a blank after the -"},
+	{"watch:\n  domains:\n  -a\n  - b\n", 3, 3, "write a blank after the -"},
+	{"watch:\n  domains:\n  - a\n  -b", 4, 3, "write a blank after the -"},
+	{"mode: enforce\nprofile", 2, 1, "this line is not \"key: value\""},
+	/* Characters with a meaning. */
+	{"later: ]\n", 1, 8, "put the text in quotes"},
+	{"later: ,a\n", 1, 8, "put the text in quotes"},
+	{"later: *\n", 1, 9, "put the text in quotes"},
+	{"later: &\n", 1, 9, "put the text in quotes"},
+	{"later: !<a\n", 1, 11, "put the text in quotes"},
+	{"later: \"\\q\"\n", 1, 9, "write \\\\ for one \\"},
+	{"later: \"\\xZZ\"\n", 1, 11, "write \\\\ for one \\"},
+	{"later: >x\n b\n", 1, 9, "nothing may follow | or >"},
+	{"%later\n", 1, 7, "a line must not begin with %"},
+	{"%YAML 3.0\n---\nmode: enforce\n", 1, 1, "a line must not begin with %"},
+	{"later: 1\n%b: 1\n", 2, 1, "a line must not begin with %"},
+	{": a\n", 1, 1, "does not fit here"},
+	/* Templates. */
+	{"node_name: {{ .Values.x }}\n", 1, 12, "a template that was not rendered"},
+	{"node_name: {{ .Values.x }}-a\n", 1, 12, "a template that was not rendered"},
+	{"mode: {{- .Values.x }}\n", 1, 7, "a template that was not rendered"},
+	{"http: {listen: {{ .Values.x }}}\n", 1, 16, "a template that was not rendered"},
+	{"watch:\n  domains:\n  - {{ .Values.x }}\n", 3, 5, "a template that was not rendered"},
+	{"{{ include \"x\" . }}\n", 1, 1, "a template that was not rendered"},
+	{"{{x}}: 1\n", 1, 1, "a template that was not rendered"},
+	{"{{- if .Values.x }}\nmode: enforce\n{{- end }}\n", 1, 1,
+		"a template that was not rendered"},
+	{"mode: enforce\n{{/* a */}}\nhttp: {}\n", 2, 1, "a template that was not rendered"},
+	{"mode: enforce\n{% if x %}\n", 2, 1, "a template that was not rendered"},
+	{"\xc3\xa4: {% if x %}\n", 1, 4, "a template that was not rendered"},
+	{"later: {a: [{{ .Values.x }}\n", 1, 13, "a template that was not rendered"},
+	{"later: ] # {{ x }}\n", 1, 8, "put the text in quotes"},
 	/* YAML features that a configuration does not support. */
 	{"*a : b\n", 1, 1, "aliases"},
 	{"later: !!python/object {a: 1}\n", 1, 8, "tags"},
@@ -99,6 +143,55 @@ TEST(each_fault_is_reported_once_with_its_position)
 		print_message("%s", want->text);
 		assert_one_fault(&loaded, want->line, want->column, want->words);
 	}
+}
+
+TEST(each_template_is_a_fault_and_nothing_else_is)
+{
+	_cleanup_loaded_ struct loaded loaded = load_text(
+		"node_name: {{ .Values.x }}\nzebra: 1\nhttp: {listen: {{ .a }}, socket: {{ "
+		".b }}}\n");
+	static const unsigned positions[][2] = {{1, 12}, {3, 16}, {3, 34}};
+
+	print_faults(&loaded);
+	assert_int_equal(loaded.faults.n, ARRAY_SIZE(positions));
+	for (size_t i = 0; i < ARRAY_SIZE(positions); i++) {
+		const struct config_fault *fault = &loaded.faults.faults[i];
+
+		assert_int_equal(fault->line, positions[i][0]);
+		assert_int_equal(fault->column, positions[i][1]);
+		assert_non_null(strstr(fault->message, "a template that was not rendered"));
+	}
+}
+
+/* A file that was cut while it was copied, and one with a character too many. */
+TEST(a_position_is_within_the_file_and_each_message_has_a_cure)
+{
+	static const char whole[] = "# comment\nmode: enforce\nnode_name: \"a\\tb\"\nhttp:\n"
+				    "  listen: '127.0.0.1:1'\nwatch:\n  domains: [a, \"b\"]\n"
+				    "  budgets:\n    - server: a\n      qps: 5\n    - {server: b, "
+				    "qps: 6}\nsysctl: {vm.a: {value: 1, exact: true}}\n";
+	static const char extra[] = "{}[]\"',:-?|>%@&*!# \n\t";
+	char text[sizeof(whole) + 1];
+
+	for (size_t at = 0; at < sizeof(whole); at++)
+		for (size_t i = 0; i < sizeof(extra); i++) {
+			bool cut = !extra[i];
+
+			snprintf(text, sizeof(text), "%.*s%s%s", (int)at, whole,
+				cut ? "" : (char[]){extra[i], '\0'}, cut ? "" : whole + at);
+			_cleanup_loaded_ struct loaded loaded = load_text(text);
+			unsigned lines = 0;
+
+			for (const char *p = text; *p; p++)
+				lines += p == text || p[-1] == '\n';
+			for (size_t k = 0; k < loaded.faults.n; k++) {
+				const struct config_fault *fault = &loaded.faults.faults[k];
+
+				if (fault->line > lines || strstr(fault->message, "invalid YAML"))
+					fail_msg("%s%u:%u: %s", text, fault->line, fault->column,
+						fault->message);
+			}
+		}
 }
 
 static const char *const good_texts[] = {
