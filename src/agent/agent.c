@@ -536,8 +536,9 @@ static int load_web(
 	struct agent *agent, const struct config *config, struct config_fault_list *faults)
 {
 	const char *path = config_text(config, "http.web_config");
+	const struct config_position option = config_where(config, "http.web_config");
 	struct web_config *web = NULL;
-	int r = path[0] ? web_config_load(path, faults, &web) : 0;
+	int r = path[0] ? web_config_load(path, &option, faults, &web) : 0;
 
 	if (r < 0)
 		return r;

@@ -69,6 +69,7 @@ static int check_file(const struct host *host, const struct core_options *option
 	_cleanup_(config_faults_clear) struct config_fault_list faults = {0}, missing = {0};
 	_cleanup_(cleanup_config_free) struct config *config = NULL;
 	_cleanup_(cleanup_web_config_unref) struct web_config *web = NULL;
+	struct config_position option;
 	const struct config_sysctl *sysctls;
 	_cleanup_free_ char *lost = NULL;
 	size_t n = 0;
@@ -76,8 +77,10 @@ static int check_file(const struct host *host, const struct core_options *option
 
 	source.draft = draft;
 	r = core_load_config(&source, &config, &faults);
-	if (r == 0 && config_text(config, "http.web_config")[0])
-		r = web_config_load(config_text(config, "http.web_config"), &faults, &web);
+	if (r == 0 && config_text(config, "http.web_config")[0]) {
+		option = config_where(config, "http.web_config");
+		r = web_config_load(config_text(config, "http.web_config"), &option, &faults, &web);
+	}
 	sysctls = config ? config_sysctls(config, &n) : NULL;
 	for (size_t i = 0; i < n; i++) {
 		char nearest[SETTING_NAME_MAX];

@@ -491,7 +491,9 @@ static void add_tls_key(struct doctor *doctor, const cJSON *ignore, const char *
 	_cleanup_(cleanup_web_config_unref) struct web_config *web = NULL;
 	_cleanup_(config_faults_clear) struct config_fault_list faults = {0};
 
-	if (path[0] && web_config_load(path, &faults, &web) == 0 && web->warnings.n > 0)
+	if (path[0] &&
+		web_config_load(path, &(struct config_position){path, 1, 1}, &faults, &web) == 0 &&
+		web->warnings.n > 0)
 		warning = web->warnings.faults[0].message;
 	add_check(doctor, ignore, "tls-key",
 		warning[0]         ? CHECK_FAULT

@@ -269,7 +269,8 @@ static uint32_t web_checksum(const struct web_config *web)
 	return (uint32_t)sum;
 }
 
-int web_config_load(const char *path, struct config_fault_list *faults, struct web_config **ret)
+int web_config_load(const char *path, const struct config_position *option,
+	struct config_fault_list *faults, struct web_config **ret)
 {
 	_cleanup_(cleanup_web_config_unref) struct web_config *web =
 		web_config_ref(must(calloc(1, sizeof(*web))));
@@ -284,8 +285,9 @@ int web_config_load(const char *path, struct config_fault_list *faults, struct w
 	set_text(web->files[0], path);
 	scratch->faults = &own;
 	if (r < 0)
-		config_fault_add(&own, &reading.top,
-			"http.web_config cannot be read: %s: check the path", strerror(-r));
+		config_fault_add(&own, option,
+			"http.web_config: %s cannot be read: %s: check the path", path,
+			strerror(-r));
 	else
 		config_check_writers(scratch, path, 0);
 	if (r == 0) {

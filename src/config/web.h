@@ -43,8 +43,12 @@ struct web_config {
 	struct config_fault_list warnings;            /* what works, and should not be so */
 };
 
-/* Reads the file at path. Returns 0 with one reference in *ret, or -EINVAL with faults. */
-int web_config_load(const char *path, struct config_fault_list *faults, struct web_config **ret);
+/*
+ * Reads the file at path. Returns 0 with one reference in *ret, or -EINVAL with faults. option: the
+ * position of the path, for a file that cannot be read.
+ */
+int web_config_load(const char *path, const struct config_position *option,
+	struct config_fault_list *faults, struct web_config **ret);
 
 /* Returns a checksum of its files, as config_source_signature() makes it. web may be NULL. */
 uint64_t web_config_signature(const struct web_config *web);

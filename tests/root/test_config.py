@@ -253,6 +253,28 @@ def test_a_wrong_choice_suggests_the_likely_one(directory: Path, run, text: str,
 
 
 @pytest.mark.apart
+@pytest.mark.parametrize("kind", ["none", "directory", "large", "fifo", "mode", "content", "template"])
+def test_a_fault_of_web_config_is_where_to_edit(directory: Path, run, kind: str) -> None:
+    path, web = directory / "headroom.yaml", directory / "web.yml"
+    path.write_text(f"mode: observe\nhttp:\n  web_config: {web}\n")
+    if kind == "directory":
+        web.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(web)
+    elif kind != "none":
+        web.write_text({"large": "# x\n" * 100_000, "template": "basic_auth_users: {{ .Values.users }}\n"}.get(kind, "users: {}\n"))
+    if kind == "mode":
+        web.chmod(0o666)
+    answer = run("check-config", "--config", str(path))
+    words = {"mode": "chmod go-w", "content": "users is not supported", "template": "a template that was not rendered"}
+    assert answer.returncode == 1
+    if kind in words:
+        assert words[kind] in answer.stderr and all(line.startswith(f"{web}:1:") for line in answer.stderr.splitlines()), answer
+    else:
+        assert_one_line(answer.stderr, path, 3, f"http.web_config: {web} cannot be read")
+
+
+@pytest.mark.apart
 def test_a_check_without_a_fault_prints_ok_and_warns_of_likely_mistakes(directory: Path, run, agent) -> None:
     path = directory / "x.yaml"
     path.write_text("mode: observe\n")
