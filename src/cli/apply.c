@@ -121,6 +121,7 @@ static int plan_of_agent(const struct cli *cli)
 
 	if (r != EXIT_OK)
 		return r;
+	cli_print_faults(cli); /* without an agent they are printed already */
 	cJSON_ArrayForEach (setting, json_at(status, "settings")) {
 		const char *wanted = json_text_at(setting, "wanted");
 		const char *actual = json_text_at(setting, "actual");
@@ -145,13 +146,16 @@ static int plan_of_agent(const struct cli *cli)
 
 int cli_plan(const struct cli *cli)
 {
-	struct config *config = cli_load_config(cli, NULL);
+	bool faulty;
+	struct config *config = cli_load_config(cli, &faulty);
 	struct core core = {0};
 	struct plan hidden = {0};
 	int r;
 
-	if (!config)
+	if (faulty) {
+		config_free(config);
 		return plan_of_agent(cli);
+	}
 	/* Like apply: released tuners enforce, and drifted settings are set again. */
 	r = local_poll(cli, config, false, true, &core);
 	if (r != EXIT_OK)
@@ -365,9 +369,9 @@ static int restore_locally(const struct cli *cli, struct core *core)
 
 /*
  * Asks the running agent or, if none runs, changes the node in this process under the same lock. A
- * purge never asks the agent, which would go on without its records. Frees config.
+ * purge never asks the agent, which would go on without its records. Frees the configuration.
  */
-static int change_node(const struct cli *cli, struct config *config, const char *what,
+static int change_node(const struct cli *cli, struct cli_config given, const char *what,
 	const char *nothing, int (*locally)(const struct cli *cli, struct core *core))
 {
 	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
@@ -376,7 +380,7 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 	int r = -ENOTCONN;
 	long status = 0;
 
-	core_socket_path(config, socket_path);
+	core_socket_path(given.config, socket_path);
 	snprintf(path, sizeof(path), "/v1/%s?%s%s%s%s", what,
 		cli->force ? "" : "owner=", cli->force ? "" : core_owner(),
 		cli->only ? "&only=" : "", cli->only ? cli->only : "");
@@ -387,13 +391,15 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 	/* It does not hold the lock, and sees the records change. */
 	if (r == 0 && cJSON_IsTrue(json_at(answer, "observes")))
 		r = -ENOTCONN;
+	if (r < 0 && given.faulty)
+		cli_print_faults(cli);
 	if (r == -ENOTCONN) {
-		r = core_open(&core, &cli->core, NULL, config);
+		r = core_open(&core, &cli->core, NULL, given.config);
 		r = r < 0 ? cli_fail("node", "%s", strerror(-r)) : locally(cli, &core);
 		core_close(&core);
 		return r;
 	}
-	config_free(config);
+	config_free(given.config);
 	if (r == -ETIMEDOUT)
 		return cli_fail_hung(socket_path, hung);
 	if (r < 0)
@@ -408,17 +414,17 @@ static int change_node(const struct cli *cli, struct config *config, const char 
 
 int cli_apply(const struct cli *cli)
 {
-	struct config *config = cli_load_config(cli, NULL);
+	struct cli_config loaded = {.config = cli_load_config(cli, NULL)};
 
-	if (!config)
+	if (!loaded.config)
 		return EXIT_FAILED;
-	return change_node(cli, config, "apply", "Nothing to change.", apply_locally);
+	return change_node(cli, loaded, "apply", "Nothing to change.", apply_locally);
 }
 
 /* Works with a faulty configuration too. */
 int cli_restore(const struct cli *cli)
 {
-	bool faulty;
+	struct cli_config loaded = {0};
 
 	if (cli->purge && cli->only) {
 		cli_fail("--purge", "it removes the records of all tuners: leave out --only");
@@ -430,8 +436,10 @@ int cli_restore(const struct cli *cli)
 				  : "it needs --plan");
 		return EXIT_USAGE;
 	}
+	loaded.config = cli_load_config(cli, &loaded.faulty);
+	if (cli->plan && loaded.faulty)
+		cli_print_faults(cli);
 	if (cli->plan)
-		return plan_restore(cli, cli_load_config(cli, &faulty));
-	return change_node(cli, cli_load_config(cli, &faulty), "restore", "Nothing to restore.",
-		restore_locally);
+		return plan_restore(cli, loaded.config);
+	return change_node(cli, loaded, "restore", "Nothing to restore.", restore_locally);
 }

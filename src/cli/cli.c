@@ -516,7 +516,8 @@ struct config *cli_load_config(const struct cli *cli, bool *faulty)
 	struct config *config = NULL;
 
 	core_load_config(&source, &config, &faults);
-	config_faults_print(stderr, &faults, "");
+	if (!faulty)
+		config_faults_print(stderr, &faults, "");
 	config_faults_clear(&faults);
 	if (faulty) {
 		*faulty = !config;
@@ -524,6 +525,11 @@ struct config *cli_load_config(const struct cli *cli, bool *faulty)
 			core_load_config(&none, &config, &faults);
 	}
 	return config;
+}
+
+void cli_print_faults(const struct cli *cli)
+{
+	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, NULL);
 }
 
 int client_text(const char *socket_path, const char *address, bool post, const char *path,
@@ -626,8 +632,11 @@ int node_documents(const struct cli *cli, struct cli_config given, bool watch, c
 		/* In all it takes at most four seconds. */
 		core.config_is_faulty = given.faulty;
 		core.task_us = (r == -ETIMEDOUT ? 900 : 1800) * USEC_PER_MSEC;
-		if ((given.faulty && !given.may_be_faulty) ||
-			local_poll(cli, steal(config), watch, false, &core) != EXIT_OK)
+		if (given.faulty && !given.may_be_faulty) {
+			cli_print_faults(cli);
+			return EXIT_FAILED;
+		}
+		if (local_poll(cli, steal(config), watch, false, &core) != EXIT_OK)
 			return EXIT_FAILED;
 		cJSON_Delete(answer);
 		answer = report_status(&core.node, true);

@@ -111,10 +111,14 @@ int cli_version(const struct cli *cli);
 bool cli_top_accepts(const char *name);
 
 /*
- * Loads the configuration and prints faults to stderr as FILE:LINE:COLUMN: MESSAGE. If there is a
- * fault, returns NULL, or the defaults if faulty is not NULL: they are enough to find the agent.
+ * Loads the configuration. If it has a fault and faulty is NULL, prints all faults to stderr as
+ * FILE:LINE:COLUMN: MESSAGE and returns NULL. Otherwise returns the defaults, which are enough to
+ * find the agent. If none answers, call cli_print_faults(): an agent shows the faults itself.
  */
 struct config *cli_load_config(const struct cli *cli, bool *faulty);
+
+/* Prints what cli_load_config() has not printed. */
+void cli_print_faults(const struct cli *cli);
 
 /*
  * Sends a request to the running agent, over its unix socket or, if socket_path is NULL, over TCP
@@ -141,7 +145,8 @@ int local_poll(
 /* Reports an agent that did not answer in time, in text and on stderr. Returns EXIT_FAILED. */
 int cli_fail_hung(const char *socket_path, char text[static CLI_ALONE_MAX]);
 
-/* The configuration that a command found: the defaults if the files have a fault. */
+/* The configuration that a command found: the defaults if the files have a fault, not printed yet.
+ */
 struct cli_config {
 	struct config *config; /* NULL: not loaded yet */
 	bool faulty;

@@ -11,7 +11,9 @@
 struct search {
 	const struct help_entry *entries;
 	size_t n;
-	const cJSON *status; /* from the running agent, or NULL */
+	const cJSON *status;         /* from the running agent, or NULL */
+	const struct config *config; /* NULL: without a name */
+	bool faulty;                 /* config is the defaults, and the faults are not printed */
 	struct screen screen;
 	const char *name;
 	enum entry_kind kind; /* the last match had it: only the first pattern of a kind counts */
@@ -197,11 +199,13 @@ static void print_entry(struct search *search, const struct help_entry *entry)
 /* Explains a configured sysctl without an entry. */
 static bool explain_configured(struct search *search, const struct cli *cli, const char *name)
 {
-	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, NULL);
-	size_t n = 0;
-	const struct config_sysctl *sysctls = config ? config_sysctls(config, &n) : NULL;
+	size_t n;
+	const struct config_sysctl *sysctls = config_sysctls(search->config, &n);
 	const struct config_sysctl *sysctl = find_named(sysctls, n, name);
 
+	if (search->faulty)
+		cli_print_faults(cli);
+	search->faulty = false;
 	if (!sysctl)
 		return false;
 	draw_wrapped(&search->screen, 2, "%s (setting)", name);
@@ -307,8 +311,9 @@ static int explain(struct search *search, const struct cli *cli, const char *nam
 
 int cli_explain(const struct cli *cli)
 {
+	bool faulty = false;
 	_cleanup_(cleanup_config_free) struct config *config =
-		cli->n_names > 0 ? cli_load_config(cli, &(bool){false}) : NULL;
+		cli->n_names > 0 ? cli_load_config(cli, &faulty) : NULL;
 	_cleanup_(cleanup_cJSON_Delete) cJSON *status = NULL;
 	struct search search = {.screen = screen_open()};
 	_cleanup_free_ struct help_entry *entries = all_entries(&search.n);
@@ -323,6 +328,12 @@ int cli_explain(const struct cli *cli)
 	}
 	search.entries = entries;
 	search.status = status;
+	search.config = config;
+	search.faulty = faulty;
+	if (faulty && !status) {
+		cli_print_faults(cli);
+		search.faulty = false;
+	}
 	for (size_t i = 0; i < search.n && cli->n_names == 0; i++)
 		print_pair(&search, 0, &entries[i], "", 0);
 	for (int i = 0; i < cli->n_names; i++)

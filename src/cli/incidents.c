@@ -438,7 +438,8 @@ static int show_one(const struct cli *cli, const char *text)
 /* Who may not read the state directory asks the agent, as any reader of its page does. */
 static int ask_agent(const struct cli *cli, const char *id, cJSON **list, char **text)
 {
-	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, &(bool){false});
+	bool faulty;
+	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, &faulty);
 	_cleanup_(cleanup_cJSON_Delete) cJSON *answer = NULL;
 	const char *address = config_text(config, "http.listen");
 	char path[PATH_MAX];
@@ -448,6 +449,8 @@ static int ask_agent(const struct cli *cli, const char *id, cJSON **list, char *
 	snprintf(path, sizeof(path), "/v1/incidents%s%s", id ? "/" : "", id ? id : "");
 	if (address[0])
 		r = client_call(NULL, address, false, path, &answer, &status);
+	if ((r < 0 || !answer) && faulty)
+		cli_print_faults(cli);
 	if (r < 0 || !answer)
 		return -EACCES;
 	if (status != 200)

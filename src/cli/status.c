@@ -1052,6 +1052,7 @@ static int probe(const struct cli *cli)
 	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, &faulty);
 	_cleanup_free_ char *answer = NULL;
 	char socket_path[PATH_MAX];
+	char hung[CLI_ALONE_MAX];
 	bool is_patient = streq(cli->probe, "/readyz");
 	uint64_t until_us = now_us() + PROBE_WAIT_US;
 	const char *line;
@@ -1066,8 +1067,14 @@ static int probe(const struct cli *cli)
 		free(steal(answer));
 		usleep(PROBE_EVERY_US);
 	}
+	if (r < 0 && faulty)
+		cli_print_faults(cli);
+	if (r == -ETIMEDOUT)
+		return cli_fail_hung(socket_path, hung);
 	if (r < 0)
-		return cli_fail(socket_path, "%s", strerror(-r));
+		return cli_fail(socket_path, "%s",
+			r == -EACCES ? "permission denied: run as root"
+				     : "no agent is running here: start its unit or pod");
 	if (status == 200)
 		return EXIT_OK;
 	for (line = answer ? answer : ""; *line; line += *line == '\n') {
@@ -1152,6 +1159,8 @@ static cJSON *ask_agent(const struct cli *cli)
 	r = client_call(socket_path, NULL, false, "/v1/status", &status, &code);
 	if (r == -EACCES && address[0])
 		(void)client_call(NULL, address, false, "/v1/status", &status, &code);
+	if (!status && faulty)
+		cli_print_faults(cli);
 	json_make_printable(status);
 	return status;
 }

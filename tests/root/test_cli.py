@@ -272,6 +272,31 @@ def test_commands_suggest_what_knows_the_word(run, args: tuple[str, ...], right:
     assert answer.returncode == 64 and f"did you mean {right}?" in answer.stderr, answer
 
 
+FAULTY = "mode: 3k\nneighbor: {grow: 4k}\n"
+SOCKET_COMMANDS = [("status",), ("top",), ("images",), ("version",), ("explain", "pids"), ("status", "--probe", "/livez"), ("version", "--json")]
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("args", [*SOCKET_COMMANDS, ("plan",), ("plan", "--only", "thp"), ("explain", "nonesuch", "nonesuch2"), ("restore", "--plan")])
+def test_a_fault_is_printed_once_and_only_by_commands_that_need_the_configuration(agent, run, args: tuple[str, ...]) -> None:
+    one = agent("mode: observe\n")
+    faulty = one.directory / "faulty.yaml"
+    faulty.write_text(FAULTY)
+    answer = run(*args, "--config", str(faulty))
+    assert answer.stderr.count("faulty.yaml:1:7:") == answer.stderr.count("faulty.yaml:2:18:") == int(args not in SOCKET_COMMANDS), answer
+    one.stop()
+    answer = run(*args, "--config", str(faulty))
+    assert answer.stderr.count("faulty.yaml:1:7:") == answer.stderr.count("faulty.yaml:2:18:") == 1, answer
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("path", ["/livez", "/metrics"])
+def test_a_probe_without_an_agent_says_so(run, directory, path: str) -> None:
+    answer = run("status", "--probe", path)
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert answer.stderr == f"headroom: {directory}/run/headroom.sock: no agent is running here: start its unit or pod\n"
+
+
 @pytest.mark.apart
 def test_help_of_a_command_and_short_options(run) -> None:
     assert run("help", "top").stdout == run("top", "--help").stdout
