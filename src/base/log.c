@@ -66,15 +66,31 @@ static bool stderr_is_journal(void)
 	return streq(own, stream);
 }
 
-void log_init(int level)
+/* Returns the level in HEADROOM_LOG_LEVEL; -1 if it is unknown, and preset if it is empty. */
+static int level_of_environment(int preset)
 {
 	const char *wanted = getenv("HEADROOM_LOG_LEVEL");
 
-	log_state.level = level;
-	log_state.journal = stderr_is_journal();
 	for (int i = LOG_ERR; wanted && i <= LOG_DEBUG; i++)
 		if (streq(wanted, log_level_names[i]))
-			log_state.level = i;
+			return i;
+	return wanted && wanted[0] ? -1 : preset;
+}
+
+void log_init(int level)
+{
+	int wanted = level_of_environment(level);
+
+	log_state.level = wanted < 0 ? level : wanted;
+	log_state.journal = stderr_is_journal();
+}
+
+void log_check_level(void)
+{
+	if (level_of_environment(LOG_INFO) < 0)
+		log_warning("HEADROOM_LOG_LEVEL",
+			"%.32s is not a level: write error, warning, notice, info or debug",
+			getenv("HEADROOM_LOG_LEVEL"));
 }
 
 /* Returns the number of lines that displace each other: warnings and worse, or the others. */

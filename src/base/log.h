@@ -11,11 +11,14 @@
 
 #include "base/util.h"
 
-/* "error" to "debug", indexed by the levels of syslog(3), LOG_ERR to LOG_DEBUG. */
+/* "critical" to "debug", indexed by the levels of syslog(3), LOG_CRIT to LOG_DEBUG. */
 extern const char *const log_level_names[];
 
 /* Sets the level that HEADROOM_LOG_LEVEL overrides. Call it once, at the start. */
 void log_init(int level);
+
+/* Warns if HEADROOM_LOG_LEVEL is not a level. */
+void log_check_level(void);
 
 void log_line(int level, const char *object, const char *format, ...) PRINTF_LIKE(3, 4);
 

@@ -369,6 +369,60 @@ static int unknown_tuner(const struct cli_command *command, const char *word)
 	return usage_error(command, what, word);
 }
 
+/* Reports a word that is an option of no command, or not of this command. */
+static int unknown_option(const struct cli_command *command, const char *word)
+{
+	struct suggestion nearest = {0};
+	_cleanup_free_ char *name = must(strdup(word + strspn(word, "-")));
+	char what[128];
+
+	name[strcspn(name, "=")] = '\0';
+	for (const struct cli_option *option = cli_options; option->name; option++)
+		if (!command || cli_has_option(command, option, true))
+			suggest_offer(&nearest, name, option->name);
+	if (!command)
+		suggest_offer(&nearest, name, "version");
+	snprintf(what, sizeof(what), "unknown option%s%s%s",
+		nearest.word[0] ? ": did you mean --" : "", nearest.word,
+		nearest.word[0] ? "?" : "");
+	if (command)
+		return usage_error(command, what, word);
+	cli_fail(word, "%s%s", what, nearest.word[0] ? "" : ": headroom --help lists the commands");
+	return EXIT_USAGE;
+}
+
+/* Finds the option in "--NAME" or "--NAME=VALUE". */
+static const struct cli_option *find_option(const char *word)
+{
+	_cleanup_free_ char *name = must(strndup(word, strcspn(word, "=")));
+
+	for (const struct cli_option *option = cli_options; option->name; option++)
+		if (starts_with(name, "--") && streq(name + 2, option->name))
+			return option;
+	return NULL;
+}
+
+/* Reports options before the command, with the command line that works. */
+static int misplaced_option(int argc, char **argv)
+{
+	char line[512] = "headroom";
+	int command = 1;
+
+	for (; command < argc && argv[command][0] == '-'; command++) {
+		const struct cli_option *option = find_option(argv[command]);
+
+		if (!option)
+			return unknown_option(NULL, argv[command]);
+		command += option->argument && !strchr(argv[command], '=');
+	}
+	text_append(line, sizeof(line), " %s", command < argc ? argv[command] : "COMMAND");
+	for (int i = 1; i < argc; i++)
+		if (i != command)
+			text_append(line, sizeof(line), " %s", argv[i]);
+	cli_fail(argv[1], "options come after the command: %s", line);
+	return EXIT_USAGE;
+}
+
 /* Reports an incomplete output, as on a full disk: a script must notice. */
 static int flush_output(int r)
 {
@@ -415,14 +469,24 @@ static int run(const struct cli_command *command, int argc, char **argv)
 		options[i] = (struct option){.name = cli_options[i].name,
 			.has_arg = cli_options[i].argument ? required_argument : no_argument};
 	opterr = 0;
-	while ((found = getopt_long(argc, argv, "h", options, &index)) != -1) {
+	while ((found = getopt_long(argc, argv, ":h", options, &index)) != -1) {
+		char word[64];
+
 		if (found == 'h') {
 			cli.help = true;
 			continue;
 		}
+		if (found == ':')
+			return usage_error(command, "its value is missing", argv[optind - 1]);
+		if (found == '?' && !optopt)
+			return unknown_option(command, argv[optind - 1]);
+		/* argv[optind - 1] may be its value, or the word before. */
+		if (found == '?')
+			snprintf(word, sizeof(word), "-%c", optopt);
+		else
+			snprintf(word, sizeof(word), "--%s", cli_options[index].name);
 		if (found == '?' || !cli_has_option(command, &cli_options[index], true))
-			return usage_error(command, "unknown option, or its value is missing",
-				argv[optind - 1]);
+			return unknown_option(command, word);
 		if (!optarg)
 			*(bool *)((char *)&cli + cli_options[index].offset) = true;
 		else if (!store(&cli_options[index], &cli, argc, argv))
@@ -435,6 +499,8 @@ static int run(const struct cli_command *command, int argc, char **argv)
 	max = !command->names ? 0 : strchr(command->names, '.') ? INT_MAX : 1;
 	if (cli.n_names > max)
 		return usage_error(command, "unexpected argument", cli.names[max]);
+	if (command->run != run_agent) /* which first reads how to log */
+		log_check_level();
 	if (cli.help)
 		print_help(command);
 	else
@@ -503,6 +569,8 @@ int cli_main(int argc, char **argv)
 	log_init(streq(name, "agent") ? LOG_INFO : LOG_WARNING);
 	if (command)
 		return run(command, argc - 1, argv + 1);
+	if (name[0] == '-')
+		return misplaced_option(argc, argv);
 	if (name[0])
 		return unknown_command(name);
 	print_usage(stderr);

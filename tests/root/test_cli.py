@@ -290,6 +290,54 @@ def test_a_fault_is_printed_once_and_only_by_commands_that_need_the_configuratio
 
 
 @pytest.mark.apart
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("top", "--only", "dns"), "--only: unknown option: usage: headroom top"),
+        (("status", "--only", "dns"), "--only: unknown option: usage: headroom status"),
+        (("incidents", "--finding", "x"), "--finding: unknown option: usage: headroom incidents"),
+        (("status", "--diff=a", "b"), "--diff: unknown option: usage: "),
+        (("version", "--watch"), "--watch: unknown option: usage: "),
+        (("status", "-x"), "-x: unknown option: usage: "),
+        (("status", "-xh"), "-x: unknown option: usage: "),
+        (("status", "--zebra", "x"), "--zebra: unknown option: usage: "),
+        (("plan", "--only"), "--only: its value is missing: usage: "),
+        (("status", "--jsn"), "--jsn: unknown option: did you mean --json?"),
+        (("restore", "--plann"), "--plann: unknown option: did you mean --plan?"),
+        (("plan", "--onyl=thp"), "--onyl=thp: unknown option: did you mean --only?"),
+        (("status", "--hepl"), "--hepl: unknown option: did you mean --help?"),
+        (("--verison",), "--verison: unknown option: did you mean --version?"),
+        (("--hlep",), "--hlep: unknown option: did you mean --help?"),
+        (("--jsn", "status"), "--jsn: unknown option: did you mean --json?"),
+        (("--zebra",), "--zebra: unknown option: headroom --help lists"),
+        (("-x",), "-x: unknown option: headroom --help lists"),
+        (("--config", "F", "status"), "--config: options come after the command: headroom status --config F\n"),
+        (("--config=F", "status", "--json"), "--config=F: options come after the command: headroom status --config=F --json\n"),
+        (("--json", "--only", "plan", "plan"), "--json: options come after the command: headroom plan --json --only plan\n"),
+        (("--observe",), "--observe: options come after the command: headroom COMMAND --observe\n"),
+        (("--config",), "--config: options come after the command: headroom COMMAND --config\n"),
+    ],
+)
+def test_a_message_names_the_wrong_option_and_the_right_one(run, args: tuple[str, ...], message: str) -> None:
+    answer = run(*args)
+    assert (answer.returncode, answer.stdout) == (64, "") and answer.stderr.startswith(f"headroom: {message}"), answer
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize("word", ["verbose", "INFO", "critical", "6"])
+def test_an_unknown_log_level_is_one_warning(agent, run, word: str) -> None:
+    env = {"HEADROOM_LOG_LEVEL": word}
+    message = f"HEADROOM_LOG_LEVEL: {word} is not a level: write error, warning, notice, info or debug"
+    answer = run("explain", "pids", env=env)
+    assert (answer.returncode, answer.stderr) == (0, f"headroom: {message}\n")
+    one = agent("mode: observe\nlog: json\n", env=env)
+    one.stop()
+    assert [said["level"] for said in map(json.loads, one.log.splitlines()) if said["message"] == message] == ["warning"]
+    for right in ("error", "debug", ""):
+        assert run("explain", "pids", env={"HEADROOM_LOG_LEVEL": right}).stderr == ""
+
+
+@pytest.mark.apart
 @pytest.mark.parametrize("path", ["/livez", "/metrics"])
 def test_a_probe_without_an_agent_says_so(run, directory, path: str) -> None:
     answer = run("status", "--probe", path)
@@ -493,7 +541,7 @@ def test_output_that_cannot_be_written_is_an_error(run) -> None:
 def test_errors_name_object_fault_and_cure(run, directory) -> None:
     answer = run("agent", "--config", str(directory / "none.yaml"))
     assert answer.returncode == 1
-    assert re.match(rf"(headroom: )?{re.escape(str(directory))}/none\.yaml", answer.stderr)
+    assert re.match(rf"headroom: \S+ error: config: {re.escape(str(directory))}/none\.yaml", answer.stderr)
 
 
 def test_explain_shows_the_value_on_this_node_for_any_case_and_for_the_last_part(agent, run) -> None:
