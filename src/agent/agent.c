@@ -595,7 +595,8 @@ static int load_first(
 		return 0;
 	agent->core.node.is_last_good = agent->core.node.reload_failed = true;
 	if (last_good_load(options, config) < 0) {
-		config_faults_print(stderr, &faults, ""); /* like a compiler */
+		log_set_json(faults.log_json);
+		log_faults(LOG_CONFIG_REFUSED, LOG_ERR, &faults);
 		return -EINVAL;
 	}
 	set_log_form(*config);
@@ -895,6 +896,7 @@ int agent_run(const struct core_options *options)
 	}
 	if (load_first(&agent, options, &config) < 0)
 		return 1;
+	log_check_level();
 	/*
 	 * The threads need no heaps of their own. But TLS and passwords have idle threads: a thread
 	 * without CPU within malloc() holds the lock of its heap, and the loop must not wait for

@@ -4,8 +4,8 @@
  * descriptions of options; the document, which is a file as a tree with positions; the merge, which
  * checks a tree against the tables of options and stores its values in the rows of struct config,
  * later files over earlier ones; the load, which reads all files and fills the other rows from the
- * profile and the defaults; the faults; the values. It knows no option by name but profile and
- * sysctl, and writes no file.
+ * profile and the defaults; the faults; the values. It knows no option by name but profile,
+ * sysctl, log and http, and writes no file.
  */
 #include "config/internal.h"
 
@@ -144,12 +144,10 @@ static const struct {
 	const char *problem, *context;
 	const char *message;
 } cures[] = {
-	{"a tab character", "", "a tab cannot indent YAML: use spaces"},
 	{"unexpected", "quoted scalar", "the quote is not closed: add the closing quote"},
 	{"", "quoted scalar", "this escape is not known: write \\\\ for one \\"},
 	{"", "block scalar", "nothing may follow | or >: begin the text in the next line"},
 	{"", "directive", "a line must not begin with %: remove it, or put the text in quotes"},
-	{"YAML d", "", "a line must not begin with %: remove it"},
 	{"mapping values are not allowed", "",
 		"the ':' is not allowed here: indent keys of one section equally, and put a text "
 		"with ': ' in quotes"},
@@ -227,23 +225,21 @@ static const char *line_at(const char *text, yaml_mark_t *mark)
 	for (size_t i = 0; i < mark->line; i++) {
 		const char *end = strchrnul(text, '\n');
 
-		if (end[0] == '\0' || end[1] == '\0') {
-			mark->line = i;
-			mark->column = count_characters(text, end);
-			return text;
-		}
-		text = end + 1;
+		if (end[0] && end[1])
+			text = end + 1;
+		else
+			*mark = (yaml_mark_t){.line = i, .column = count_characters(text, end)};
 	}
 	return text;
 }
 
-/* Finds the begin of a template of Helm or Jinja in the line, or returns NULL. */
+/* Finds the begin of a template of Helm or Jinja in the line. */
 static const char *line_template(const char *line)
 {
-	size_t len = strcspn(line, "#\n");
-	const char *begin = memmem(line, len, "{{", 2);
-
-	return begin ? begin : memmem(line, len, "{%", 2);
+	for (; *line && *line != '\n' && *line != '#'; line++)
+		if (line[0] == '{' && (line[1] == '{' || line[1] == '%'))
+			return line;
+	return NULL;
 }
 
 static void parser_fault(const struct reader *reader)
@@ -273,36 +269,34 @@ static void parser_fault(const struct reader *reader)
 			level--;
 		mark.line = level->tree->position.line - 1;
 		mark.column = level->tree->position.column - 1;
-		message = level->tree->kind == TREE_LIST
-				  ? "this list is not closed properly: write [a, b], with a comma "
-				    "between and ] at the end"
-				  : "this map is not closed properly: write {a: 1, b: 2}, with a "
-				    "comma between and } at the end";
+		message =
+			level->tree->kind == TREE_LIST
+				? "this list is not closed, or lacks a comma: close it with ], as in [a, b]"
+				: "this map is not closed, or lacks a comma: close it with }, as in {a: 1, b: 2}";
 	}
 	line = line_at(reader->text, &mark);
-	if (line[strspn(line, " ")] == '\t') {
+	template = line_template(line);
+	if (template) {
+		mark.column = count_characters(line, template);
+		message = TEMPLATE;
+	} else if (line[strspn(line, " ")] == '\t') {
 		mark.column = strspn(line, " ");
 		message = "a tab cannot indent YAML: use spaces";
 	} else if (strstr(problem, "expected ':'") && line[strspn(line, " ")] == '-') {
 		message = "this is neither \"key: value\" nor an item: write a blank after the -";
 	}
 	position = position_at(reader, mark);
-	template = line_template(line);
-	if (template) {
-		position.column = count_characters(line, template) + 1;
-		config_fault_add(reader->faults, &position, TEMPLATE);
-	} else if (strstr(problem, "expected '-'")) {
+	if (message)
+		config_fault_add(reader->faults, &position, "%s", message);
+	else if (strstr(problem, "expected '-'"))
 		config_fault_add(reader->faults, &position,
 			"the indentation does not match the list that began in line %zu: indent all "
 			"keys of an item equally",
 			parser->context_mark.line + 1);
-	} else if (message) {
-		config_fault_add(reader->faults, &position, "%s", message);
-	} else {
+	else
 		config_fault_add(reader->faults, &position,
 			"invalid YAML: %s %s: put a text with special characters in quotes",
 			problem, context);
-	}
 }
 
 /* Returns the enum tree_kind of the value that begins with the event, or -1. */
@@ -428,9 +422,7 @@ struct tree *document_load(struct config *config, const char *file, const char *
 		reader.levels[++reader.depth] = (struct level){
 			tree, NULL, &tree->first, event.end_mark.index > event.start_mark.index};
 	}
-	if (reader.templates > 0)
-		return NULL;
-	return outer->first ? outer->first : outer;
+	return reader.templates > 0 ? NULL : outer->first ? outer->first : outer;
 }
 
 const char *tree_text(const struct tree *tree)
@@ -1129,7 +1121,7 @@ int config_load(const struct config_source *source, const struct config_option *
 	const char *slash = source->file ? strrchr(source->file, '/') : NULL;
 	size_t before = faults->n;
 	const cJSON *file;
-	struct row *profile;
+	struct row *profile, *log;
 	int r;
 
 	*config = (struct config){.tables = tables, .faults = faults, .draft = source->draft};
@@ -1153,6 +1145,8 @@ int config_load(const struct config_source *source, const struct config_option *
 	r = for_each_source(source, load_file, config);
 	if (r < 0)
 		file_fault(config, source->directory, r);
+	log = config_row(config, "log");
+	faults->log_json = log && tree_text(log->tree) && streq(log->tree->text, "json");
 	if (faults->n > before) {
 		config_mark_literals(config, faults);
 		return -EINVAL;

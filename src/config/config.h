@@ -107,6 +107,7 @@ struct config_fault {
 struct config_fault_list {
 	struct config_fault *faults;
 	size_t n, allocated;
+	bool log_json; /* the option log, as far as the files could be read */
 };
 
 void config_fault_add(struct config_fault_list *list, const struct config_position *position,

@@ -127,8 +127,9 @@ const struct config_option core_options[] = {
 			"was lost, and files of programs always stay, and so does a limit of whose "
 			"original more than 80 % is in use."},
 	{"log", OPTION_CHOICE, .choices = log_choices, .def = "text",
-		.help = "The form of the agent's log. text: lines, with time and level unless "
-			"systemd's journal adds them; the journal also gets the fields MESSAGE_ID "
+		.help = "The form of the agent's log. text: lines, with time and level (critical, error, "
+			"warning, notice, info or debug) unless systemd's journal adds them; the "
+			"journal also gets the fields MESSAGE_ID "
 			"(the kinds are in headroom(8)), HEADROOM_OBJECT, HEADROOM_CONDITION, "
 			"HEADROOM_REASON, HEADROOM_LIMIT and HEADROOM_WORKLOAD. json: one JSON object a line."},
 	{"doctor.ignore", OPTION_LIST, .items = ignore_items, .def = "[]",

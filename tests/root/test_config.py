@@ -53,10 +53,14 @@ FAULTS: dict[str, tuple[bytes, int | None, str | None]] = {
 }
 
 
-def assert_one_line(text: str, path: Path, line: int | None, word: str | None) -> None:
+# What a fault begins with in the log of an agent.
+LOGGED = r"headroom: 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ error: config: "
+
+
+def assert_one_line(text: str, path: Path, line: int | None, word: str | None, before: str = "") -> None:
     lines = text.splitlines()
     assert len(lines) == 1, text
-    match = re.fullmatch(rf"(?:headroom: )?{re.escape(str(path))}:(\d+):(\d+): (.+)", lines[0])
+    match = re.fullmatch(rf"{before}{re.escape(str(path))}:(\d+):(\d+): (.+)", lines[0])
     assert match, lines[0]
     assert int(match[1]) >= 1 and int(match[2]) >= 1
     assert line is None or int(match[1]) == line, lines[0]
@@ -85,7 +89,7 @@ def test_the_agent_does_not_start_with_a_fault(node: Node, agent, directory: Pat
     path.write_bytes(content)
     one = agent(None, ready=False, args=("--config", str(path)))
     assert one.process.wait(10) == 1
-    assert_one_line(one.log.rstrip("\n"), path, line, word)
+    assert_one_line(one.log.rstrip("\n"), path, line, word, LOGGED)
     node.assert_unchanged()
 
 
@@ -110,10 +114,10 @@ def test_a_configuration_that_others_may_write_is_refused(directory: Path, run, 
         os.chown(path, 1000, 0)
     else:
         (site if whose == "directory" else path).chmod({"group": 0o664, "others": 0o646, "directory": 0o777}[whose])
-    for command in (loads, ("agent", "--config", str(path))):
+    for command, before in ((loads, ""), (("agent", "--config", str(path)), LOGGED)):
         answer = run(*command)
         assert answer.returncode == 1
-        assert_one_line(answer.stderr, site if whose == "directory" else path, 1, "chmod go-w")
+        assert_one_line(answer.stderr, site if whose == "directory" else path, 1, "chmod go-w", before)
     assert run("check-config", str(path)).returncode == 0, "a named file is a draft"
     # As a ConfigMap, whose directory has mode 0777.
     mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
@@ -250,6 +254,34 @@ def test_a_wrong_choice_suggests_the_likely_one(directory: Path, run, text: str,
     path = directory / "x.yaml"
     path.write_text(text + "\n")
     assert f"did you mean {likely}?" in run("check-config", str(path)).stderr
+
+
+@pytest.mark.apart
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("log: json\nmode: 3k\n", "json"),
+        ("mode: 3k\nneighbor: {grow: 4k}\nlog: json\n", "json"),
+        ("mode: 3k\n", "text"),
+        ("log: text\nmode: 3k\n", "text"),
+        ("log: jsn\nmode: 3k\n", "text"),
+        ("log: json\nmode: [\n", "text"),
+        ("log: json\nhttp: {web_config: /nonexistent}\n", "json"),
+    ],
+)
+def test_a_fault_at_the_start_is_a_line_of_the_log(directory: Path, run, text: str, form: str) -> None:
+    path = directory / "headroom.yaml"
+    path.write_text(text)
+    answer = run("agent", "--config", str(path))
+    assert answer.returncode == 1 and answer.stdout == ""
+    for line in answer.stderr.splitlines():
+        if form == "text":
+            assert re.match(LOGGED + re.escape(str(path)) + r":\d+:\d+: ", line), line
+            continue
+        said = json.loads(line)
+        assert said["level"] == "error" and said["object"] == "config" and said["message"].startswith(f"config: {path}:"), said
+        assert said["message_id"].endswith("17")
+    assert len(answer.stderr.splitlines()) == (2 if "4k" in text or "jsn" in text else 1)
 
 
 @pytest.mark.apart

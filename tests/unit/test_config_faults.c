@@ -48,6 +48,7 @@ static const struct fault_case fault_cases[] = {
 	{"later: {a: [1], b: ", 1, 8, "this map is not closed"},
 	{"later: {a: [b: \n", 1, 12, "this list is not closed"},
 	{"later: [a, }\n", 1, 8, "this list is not closed"},
+	{"later: {a: 1 b: 2}\n", 1, 8, "or lacks a comma"},
 	{"later: 'a\nb: c\n", 1, 8, "the quote is not closed"},
 	{"later: \"a\n...\n", 1, 8, "the quote is not closed"},
 	/* Items and their keys. */
@@ -67,7 +68,7 @@ static const struct fault_case fault_cases[] = {
 	{"later: \"\\xZZ\"\n", 1, 11, "write \\\\ for one \\"},
 	{"later: >x\n b\n", 1, 9, "nothing may follow | or >"},
 	{"%later\n", 1, 7, "a line must not begin with %"},
-	{"%YAML 3.0\n---\nmode: enforce\n", 1, 1, "a line must not begin with %"},
+	{"%YAML 3.0\n---\nmode: enforce\n", 1, 1, "put a text with special characters in quotes"},
 	{"later: 1\n%b: 1\n", 2, 1, "a line must not begin with %"},
 	{": a\n", 1, 1, "does not fit here"},
 	/* Templates. */
