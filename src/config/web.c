@@ -286,7 +286,7 @@ int web_config_load(const char *path, const struct config_position *option,
 	scratch->faults = &own;
 	if (r < 0)
 		config_fault_add(&own, option,
-			"http.web_config: %s cannot be read: %s: check the path", path,
+			"http.web_config: %.200s cannot be read: %s: check the path", path,
 			strerror(-r));
 	else
 		config_check_writers(scratch, path, 0);
