@@ -597,7 +597,10 @@ struct config *cli_load_config(const struct cli *cli, bool *faulty)
 
 void cli_print_faults(const struct cli *cli)
 {
-	_cleanup_(cleanup_config_free) struct config *config = cli_load_config(cli, NULL);
+	struct config *config = cli_load_config(cli, NULL);
+
+	if (config)
+		config_free(config);
 }
 
 int client_text(const char *socket_path, const char *address, bool post, const char *path,

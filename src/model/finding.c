@@ -276,6 +276,13 @@ static bool is_first_unnamed(const struct finding *finding)
 	return first && first->kind == WORKLOAD_NETNS && streq(first->name, first->id);
 }
 
+/* Returns whether the reading knows whose namespace the first user was. */
+static bool names_first(const struct finding *known, const struct finding *reading)
+{
+	return reading->n_who > 0 && is_first_unnamed(known) && !is_first_unnamed(reading) &&
+	       user_share(reading, &reading->who[0]) >= NEARLY * user_share(known, &known->who[0]);
+}
+
 /* Keeps the users of the worst moment. */
 static void take_worst(struct finding *known, struct finding *reading, uint64_t now)
 {
@@ -300,9 +307,7 @@ static void take_worst(struct finding *known, struct finding *reading, uint64_t 
 	}
 	if (reading->n_who == 0)
 		return;
-	if (is_first_unnamed(known) && !is_first_unnamed(reading) &&
-		user_share(reading, &reading->who[0]) >=
-			NEARLY * user_share(known, &known->who[0])) {
+	if (names_first(known, reading)) {
 		take_users(known, reading);
 		return;
 	}
@@ -426,8 +431,9 @@ static bool update(
 		if (reading->phase != FINDING_OVER)
 			take_worst(finding, reading, clock->mono_us);
 		/* The maximum was raised before a pass has counted the users. */
-		else if (finding->n_who == 0 && reading->n_who > 0 &&
-			 (double)reading->use.used >= NEARLY * (double)finding->worst.used)
+		else if (names_first(finding, reading) ||
+			 (finding->n_who == 0 && reading->n_who > 0 &&
+				 (double)reading->use.used >= NEARLY * (double)finding->worst.used))
 			take_users(finding, reading);
 		/* The numbers of one text have one unit. */
 		if (finding->unit && reading->unit && !streq(finding->unit, reading->unit))

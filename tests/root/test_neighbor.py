@@ -535,6 +535,22 @@ def test_who_fills_a_table_between_two_counts_is_named_in_the_log_too(agent, spa
     assert "; host" not in "".join(line for line in one.log.splitlines() if "NeighborTableOverflow" in line), one.log
 
 
+def test_who_has_filled_a_table_is_named_although_its_entries_are_gone(agent, space) -> None:
+    """Owners of new namespaces are searched every five seconds."""
+    one = agent(KEEP.replace("true", "false"))
+    earlier = space(pod=True)
+    fill(earlier, 5, 4)
+    until(lambda: any(earlier.uid in user["workload"]["text"] for user in top(one, 4)), "a search has just ended")
+    pod = space(pod=True)
+    fill(pod, 1100, 4)
+    inode = str(pod.inode)
+    until(lambda: any(user["used"] > 500 for user in top(one, 4)), "the entries are counted")
+    was_unknown = f"netns {inode} " in one.log
+    fill(pod, 1090, 4, delete=True)
+    until(lambda: f"pod {pod.uid} " in one.condition("NeighborTableOverflow")["message"], lambda: one.log, timeout=20)
+    assert was_unknown, one.log
+
+
 def test_a_reused_namespace_inode_belongs_to_its_new_owner(agent, space) -> None:
     """The kernel reuses the inode of a removed namespace at once."""
     one = agent(KEEP.replace("true", "false"))

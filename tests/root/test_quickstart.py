@@ -20,7 +20,7 @@ set -e
 for directory in /run /var/lib; do mount -t tmpfs tmpfs "$directory"; done
 umask 000
 "$1/packaging/quickstart" --plan
-ls /run /var/lib
+echo "made: $(find /run /var/lib -name '*headroom*')"
 cat /proc/sys/net/ipv4/neigh/default/gc_thresh3
 echo "== planned"
 "$1/packaging/quickstart"
@@ -67,7 +67,7 @@ def test_quickstart_prints_the_plan_before_it_starts_and_undo_restores(node: Nod
     assert script.returncode in (0, 2), output  # 2: a condition is True
     planned, output = output.split("\n== planned\n")
     assert re.search(r"net\.ipv4\.neigh\.default\.gc_thresh3 +1024 +.*100000", planned), planned
-    assert planned.endswith("/run:\n\n/var/lib:\n1024") and "--undo --packages" in planned, planned
+    assert planned.endswith("\nmade: \n1024") and "--undo --packages" in planned, planned
     headings = re.findall(r"^== (.*)$", output, re.M)
     assert headings == ["build", "headroom plan: what it is about to change", "start", "headroom status", "after"]
     plan = output.split("\n== ")[2]

@@ -345,6 +345,42 @@ static void cure_table(const struct family *family, struct finding *finding)
 		finding_keep_in(finding, family->input, where.file);
 }
 
+/* Returns whether it is a namespace whose owner is not known. */
+static bool is_unnamed(const struct workload *workload)
+{
+	return workload->kind == WORKLOAD_NETNS && workload_lacks_name(workload);
+}
+
+static void add_users(const struct family *family, struct finding *finding)
+{
+	struct neighbor_family_memory *memory = family->memory;
+	const struct neighbor_table_seen *table = family->table;
+
+	memory->holder_used = memory->holder_netns = 0;
+	for (unsigned i = 0; i < table->n_top; i++)
+		finding_user_add(finding, &table->top[i]);
+	if (table->n_top == 0)
+		return;
+	memory->holder_used = table->top[0].used;
+	if (is_unnamed(&table->top[0].workload))
+		memory->holder_netns = (uint32_t)strtoul(table->top[0].workload.id, NULL, 10);
+}
+
+/* Adds the largest user once its owner is known: by then it may have few entries. */
+static void name_holder(const struct family *family, struct finding *finding)
+{
+	struct neighbor_family_memory *memory = family->memory;
+	struct limit_user holder = {.used = memory->holder_used};
+
+	if (memory->holder_netns == 0)
+		return;
+	holder.workload = netns_owners_find(family->neighbor->users.owners, memory->holder_netns);
+	if (is_unnamed(&holder.workload))
+		return;
+	finding_user_add(finding, &holder);
+	memory->holder_netns = 0;
+}
+
 static void find_full(const struct family *family, struct proposal *proposal)
 {
 	struct neighbor_family_memory *memory = family->memory;
@@ -377,11 +413,10 @@ static void find_full(const struct family *family, struct proposal *proposal)
 	if (memory->refused_now > 0)
 		memory->holder_used = 0;
 	finding->knows = WHO_UNKNOWN;
-	if (!is_refused || (table->n_top > 0 && table->top[0].used >= memory->holder_used)) {
-		for (unsigned i = 0; i < table->n_top; i++)
-			finding_user_add(finding, &table->top[i]);
-		memory->holder_used = table->n_top > 0 ? table->top[0].used : 0;
-	}
+	if (!is_refused || (table->n_top > 0 && table->top[0].used >= memory->holder_used))
+		add_users(family, finding);
+	else
+		name_holder(family, finding);
 	describe_table(family, finding);
 	cure_table(family, finding);
 }

@@ -237,6 +237,7 @@ struct neighbor_memory {
 		uint64_t refused_now;   /* entries refused since the last poll */
 		uint64_t used_then;     /* collectable then */
 		uint64_t holder_used;   /* what the largest user had then */
+		uint32_t holder_netns;  /* its namespace, if the owner was not known; else 0 */
 		uint64_t used;          /* collectable at the last poll */
 		uint64_t used_at_us;
 		double rate;      /* entries per second between the last two polls */
