@@ -883,8 +883,7 @@ int agent_run(const struct core_options *options)
 	 */
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	signal(SIGPIPE, SIG_IGN);
-	/* Until the loop takes them. The first process of a container must not depend on defaults.
-	 */
+	/* Until the loop takes them: the first process of a container ignores them by default. */
 	signal(SIGTERM, end_at_once);
 	signal(SIGINT, end_at_once);
 	/* Kernels before 5.11 charge BPF maps to it. A thread that loads them may not raise it. */
