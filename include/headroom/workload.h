@@ -39,6 +39,9 @@ bool workload_is_named(const struct workload *workload);
 /* Returns whether it is of a kind that gets its name later, from a runtime, and has none yet. */
 bool workload_lacks_name(const struct workload *workload);
 
+/* Returns whether it is a network namespace whose owner is not known. */
+bool workload_is_unknown_netns(const struct workload *workload);
+
 /* Its text for people: "pod kube-system/coredns-x", "host". */
 #define WORKLOAD_TEXT_MAX 224
 void workload_describe(const struct workload *workload, char *text, size_t size);

@@ -862,7 +862,7 @@ static int start(struct agent *agent)
 	return 0;
 }
 
-/* A process can end at any instant: what it has recorded is enough. */
+/* A process can end at any instant: its records are complete. */
 static void end_at_once(int)
 {
 	_exit(0);

@@ -332,7 +332,7 @@ void screen_fit(
 	}
 }
 
-/* Returns whether a live view is drawn: what is beyond its width would be lost. */
+/* Returns whether a live view is drawn: each line must fit its width. */
 static bool is_buffered(const struct screen *screen)
 {
 	return screen->live && screen->out != stdout;

@@ -212,7 +212,7 @@ void config_changes(
  */
 uint64_t config_source_signature(const struct config_source *source);
 
-/* Returns the loaded files, for config_source.texts. The text of one that sets nothing is empty. */
+/* Returns the loaded files, for config_source.texts. A file that sets nothing has an empty text. */
 const cJSON *config_texts(const struct config *config);
 
 /*

@@ -271,9 +271,7 @@ static const struct finding_use *worst_of(const struct finding *reading)
 /* A namespace whose owner was not known yet. */
 static bool is_first_unnamed(const struct finding *finding)
 {
-	const struct workload *first = finding->n_who > 0 ? &finding->who[0].workload : NULL;
-
-	return first && first->kind == WORKLOAD_NETNS && streq(first->name, first->id);
+	return finding->n_who > 0 && workload_is_unknown_netns(&finding->who[0].workload);
 }
 
 /* Returns whether the reading knows whose namespace the first user was. */

@@ -147,6 +147,11 @@ bool workload_lacks_name(const struct workload *workload)
 	       !workload_is_named(workload);
 }
 
+bool workload_is_unknown_netns(const struct workload *workload)
+{
+	return workload->kind == WORKLOAD_NETNS && streq(workload->name, workload->id);
+}
+
 void workload_describe(const struct workload *workload, char *text, size_t size)
 {
 	if (workload->kind == WORKLOAD_HOST)

@@ -595,7 +595,7 @@ def test_top_points_to_explain_for_what_it_cannot_show(run, word: str) -> None:
     assert (answer.returncode, answer.stdout) == (64, "") and known == (f"headroom explain {shlex.quote(word)} knows it" in answer.stderr), answer
 
 
-# What is meant to be copied: names and paths are whole.
+# These are copied: names and paths are whole.
 @pytest.mark.apart
 @pytest.mark.parametrize("args", [("explain",), ("explain", "inotify"), ("explain", "AgentDegraded"), ("explain", "profile"), ("explain", "sysctl"), ("--help",), ("version",)])
 def test_narrow_columns_get_narrow_lines(run, args: tuple[str, ...]) -> None:

@@ -53,7 +53,7 @@ FAULTS: dict[str, tuple[bytes, int | None, str | None]] = {
 }
 
 
-# What a fault begins with in the log of an agent.
+# A fault begins so in the log of an agent.
 LOGGED = r"headroom: 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ error: config: "
 
 

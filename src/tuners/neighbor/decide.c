@@ -345,12 +345,6 @@ static void cure_table(const struct family *family, struct finding *finding)
 		finding_keep_in(finding, family->input, where.file);
 }
 
-/* Returns whether it is a namespace whose owner is not known. */
-static bool is_unnamed(const struct workload *workload)
-{
-	return workload->kind == WORKLOAD_NETNS && workload_lacks_name(workload);
-}
-
 static void add_users(const struct family *family, struct finding *finding)
 {
 	struct neighbor_family_memory *memory = family->memory;
@@ -362,7 +356,7 @@ static void add_users(const struct family *family, struct finding *finding)
 	if (table->n_top == 0)
 		return;
 	memory->holder_used = table->top[0].used;
-	if (is_unnamed(&table->top[0].workload))
+	if (workload_is_unknown_netns(&table->top[0].workload))
 		memory->holder_netns = (uint32_t)strtoul(table->top[0].workload.id, NULL, 10);
 }
 
@@ -375,7 +369,7 @@ static void name_holder(const struct family *family, struct finding *finding)
 	if (memory->holder_netns == 0)
 		return;
 	holder.workload = netns_owners_find(family->neighbor->users.owners, memory->holder_netns);
-	if (is_unnamed(&holder.workload))
+	if (workload_is_unknown_netns(&holder.workload))
 		return;
 	finding_user_add(finding, &holder);
 	memory->holder_netns = 0;
